@@ -1,0 +1,24 @@
+# headroom_layer(NAME [DEPENDS layer...] [LIBRARIES target...] [PRIVATE_LIBRARIES target...])
+# makes the library of one folder: every .cpp under it, the project's warnings, and the layers it may include.
+include(GNUInstallDirs)
+
+add_library(headroom_warnings INTERFACE)
+target_compile_options(headroom_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror)
+if(HEADROOM_SANITIZE)
+  add_compile_options(-fsanitize=${HEADROOM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${HEADROOM_SANITIZE})
+endif()
+
+function(headroom_layer name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES;PRIVATE_LIBRARIES" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  add_library(headroom_${name} STATIC ${sources})
+  add_library(headroom::${name} ALIAS headroom_${name})
+  set_target_properties(headroom_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(headroom_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/headroom>)
+  list(TRANSFORM ARG_DEPENDS PREPEND headroom_)
+  target_link_libraries(headroom_${name} PUBLIC ${ARG_DEPENDS} ${ARG_LIBRARIES}
+                        PRIVATE $<BUILD_INTERFACE:headroom_warnings> ${ARG_PRIVATE_LIBRARIES})
+endfunction()
