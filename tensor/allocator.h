@@ -11,12 +11,14 @@ namespace headroom {
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  /// At least `bytes` bytes, aligned to 64. Throws Error with the bytes asked for when there are none.
+  /// At least `bytes` bytes, aligned to 64. Throws Error with the bytes asked for when there are
+  /// none.
   virtual void* allocate(size_t bytes) = 0;
   virtual void free(void* memory, size_t bytes) noexcept = 0;
   virtual void zero(void* memory, size_t bytes) = 0;
   /// Copies between this device and the host, or within this device.
-  virtual void copy(void* to, Device to_device, const void* from, Device from_device, size_t bytes) = 0;
+  virtual void copy(void* to, Device to_device, const void* from, Device from_device,
+                    size_t bytes) = 0;
   /// Bytes handed out and not yet freed; the most there have been; bytes taken from the system.
   virtual size_t bytes_in_use() const = 0;
   virtual size_t peak_bytes() const = 0;

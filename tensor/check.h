@@ -9,7 +9,8 @@
 
 namespace headroom {
 
-/// Something failed: a kernel was handed the wrong shape, a file could not be written. Exit status 1.
+/// Something failed: a kernel was handed the wrong shape, a file could not be written. Exit
+/// status 1.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

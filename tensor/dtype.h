@@ -20,7 +20,9 @@ struct bf16 {
     const bool nan = (u & 0x7fffffffU) > 0x7f800000U;
     bits = static_cast<uint16_t>(nan ? (u >> 16) | 0x40U : (u + 0x7fffU + ((u >> 16) & 1U)) >> 16);
   }
-  explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+  explicit operator float() const {
+    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  }
 };
 
 /// IEEE half precision as stored.
@@ -35,10 +37,10 @@ template <class T>
 inline constexpr bool kIsElement = false;
 template <class T>
 inline constexpr DType kDTypeOf = DType::f32;
-#define HEADROOM_ELEMENT(type, name)       \
-  template <>                              \
+#define HEADROOM_ELEMENT(type, name)             \
+  template <>                                    \
   inline constexpr bool kIsElement<type> = true; \
-  template <>                              \
+  template <>                                    \
   inline constexpr DType kDTypeOf<type> = DType::name
 HEADROOM_ELEMENT(double, f64);
 HEADROOM_ELEMENT(float, f32);

@@ -1,5 +1,5 @@
-// The safetensors file format: an 8-byte little-endian header length, a JSON header, then raw bytes.
-// https://huggingface.co/docs/safetensors
+// The safetensors file format: an 8-byte little-endian header length, a JSON header, then raw
+// bytes. https://huggingface.co/docs/safetensors
 #pragma once
 
 #include <filesystem>
@@ -22,8 +22,9 @@ struct SafetensorsInfo {
   uint64_t begin, end;  // bytes from the start of the data
 };
 
-/// Reads a file whose every field has been checked: nothing in it is trusted, nothing large is allocated
-/// before its bytes are known to exist. Errors are InputError and name the file and the tensor or field.
+/// Reads a file whose every field has been checked: nothing in it is trusted, nothing large is
+/// allocated before its bytes are known to exist. Errors are InputError and name the file and the
+/// tensor or field.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(std::filesystem::path path);

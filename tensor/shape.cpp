@@ -1,0 +1,44 @@
+#include "tensor/shape.h"
+
+#include <algorithm>
+
+#include "tensor/check.h"
+
+namespace headroom {
+
+Shape::Shape(std::span<const int64_t> dims) {
+  check(dims.size() <= kMaxRank, "[shape] at most {} axes: got {}", kMaxRank, dims.size());
+  rank_ = static_cast<int>(dims.size());
+  __int128 numel = 1;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    check(dims[i] >= 0, "[shape] axis {} must not be negative: got {}", i, dims[i]);
+    dims_[i] = dims[i];
+    numel *= dims[i];
+    check(numel <= (int64_t{1} << 62),
+          "[shape] the number of elements passes 2^62 at axis {} of size {}", i, dims[i]);
+  }
+  numel_ = static_cast<int64_t>(numel);
+}
+
+int64_t Shape::dim(int i) const {
+  const int axis = i < 0 ? i + rank_ : i;
+  check(axis >= 0 && axis < rank_, "[shape] axis {} of shape {}", i, to_string(*this));
+  return dims_[static_cast<size_t>(axis)];
+}
+
+Shape Shape::with_last(int64_t size) const {
+  check(rank_ > 0, "[shape] a scalar has no last axis");
+  std::array<int64_t, kMaxRank> dims = dims_;
+  dims[static_cast<size_t>(rank_ - 1)] = size;
+  return Shape(std::span<const int64_t>(dims.data(), static_cast<size_t>(rank_)));
+}
+
+bool Shape::operator==(const Shape& other) const {
+  return std::ranges::equal(dims(), other.dims());
+}
+
+std::string to_string(const Shape& shape) {
+  return fmt::format("({})", fmt::join(shape.dims(), ", "));
+}
+
+}  // namespace headroom

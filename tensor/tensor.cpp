@@ -1,0 +1,118 @@
+#include "tensor/tensor.h"
+
+#include "tensor/allocator.h"
+
+namespace headroom {
+
+std::string name_of(Device device) {
+  return device.type == Device::Type::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
+}
+
+struct Tensor::Storage {
+  Storage(size_t size, Device where)
+      : bytes(size), device(where), memory(allocator(where).allocate(size)) {}
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  ~Storage() { allocator(device).free(memory, bytes); }
+
+  size_t bytes;
+  Device device;
+  void* memory;
+};
+
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+  Tensor t;
+  t.shape_ = shape;
+  t.dtype_ = dtype;
+  t.storage_ = std::make_shared<Storage>(t.nbytes(), device);
+  return t;
+}
+
+Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
+  Tensor t = empty(shape, dtype, device);
+  t.zero();
+  return t;
+}
+
+Device Tensor::device() const {
+  check(defined(), "[tensor] a tensor without memory is on no device");
+  return storage_->device;
+}
+
+std::byte* Tensor::bytes() const {
+  return storage_ == nullptr ? nullptr : static_cast<std::byte*>(storage_->memory) + offset_;
+}
+
+void Tensor::require(DType asked) const {
+  check(defined(), "[tensor] asked for the data of a tensor without memory");
+  check(asked == dtype_, "[tensor] asked for {} data of a {} tensor of shape {}", name_of(asked),
+        name_of(dtype_), to_string(shape_));
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  check(shape.numel() == numel(), "[reshape] the number of elements must stay: {} to {}",
+        to_string(shape_), to_string(shape));
+  Tensor view = *this;
+  view.shape_ = shape;
+  return view;
+}
+
+Tensor Tensor::rows(int64_t begin, int64_t end) const {
+  check(rank() > 0 && 0 <= begin && begin <= end && end <= dim(0),
+        "[rows] range {}..{} of shape {}", begin, end, to_string(shape_));
+  std::array<int64_t, Shape::kMaxRank> dims{};
+  std::copy(shape_.dims().begin(), shape_.dims().end(), dims.begin());
+  const int64_t row_bytes = dim(0) == 0 ? 0 : static_cast<int64_t>(nbytes()) / dim(0);
+  dims[0] = end - begin;
+  Tensor view = *this;
+  view.shape_ = Shape(std::span<const int64_t>(dims.data(), static_cast<size_t>(rank())));
+  view.offset_ += begin * row_bytes;
+  return view;
+}
+
+Tensor Tensor::clone() const {
+  Tensor copy = empty(shape_, dtype_, device());
+  copy.copy_from(*this);
+  return copy;
+}
+
+Tensor Tensor::to(Device target) const {
+  if (target == device()) {
+    return *this;
+  }
+  Tensor copy = empty(shape_, dtype_, target);
+  copy.copy_from(*this);
+  return copy;
+}
+
+void Tensor::copy_from(const Tensor& from) {
+  check(from.shape_ == shape_ && from.dtype_ == dtype_, "[copy] {} {} into {} {}",
+        name_of(from.dtype_), to_string(from.shape_), name_of(dtype_), to_string(shape_));
+  // The device that is not the host knows how to copy between the two.
+  const Device driver = device() == kCpu ? from.device() : device();
+  allocator(driver).copy(raw(), device(), from.raw(), from.device(), nbytes());
+}
+
+void Tensor::zero() { allocator(device()).zero(raw(), nbytes()); }
+
+double Tensor::item() const {
+  check(numel() == 1, "[item] one element is needed: shape {}", to_string(shape_));
+  const Tensor host = to(kCpu);
+  switch (dtype_) {
+    case DType::f64:
+      return *host.data<double>();
+    case DType::f32:
+      return *host.data<float>();
+    case DType::bf16:
+      return static_cast<float>(*host.data<bf16>());
+    case DType::f16:
+      return static_cast<float>(*host.data<f16>());
+    case DType::i8:
+      return *host.data<int8_t>();
+    case DType::i32:
+      return *host.data<int32_t>();
+  }
+  throw Error("[item] unknown element type");
+}
+
+}  // namespace headroom
