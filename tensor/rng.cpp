@@ -55,9 +55,10 @@ double RandomStream::uniform(uint64_t n) const {
 }
 
 uint64_t RandomStream::integer(uint64_t n, uint64_t below) const {
-  const auto r = block(n);
-  const uint64_t bits = (static_cast<uint64_t>(r[0]) << 32) | r[1];
-  return static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * below) >> 64);
+  check(below > 0 && below <= (uint64_t{1} << 32), "[random] integers below 1 to 2^32: got {}",
+        below);
+  const auto r = block(n);  // the high half of a 64-bit fraction times `below`
+  return (r[0] * below + ((r[1] * below) >> 32)) >> 32;
 }
 
 double RandomStream::normal(uint64_t n) const {

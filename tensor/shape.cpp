@@ -9,15 +9,13 @@ namespace headroom {
 Shape::Shape(std::span<const int64_t> dims) {
   check(dims.size() <= kMaxRank, "[shape] at most {} axes: got {}", kMaxRank, dims.size());
   rank_ = static_cast<int>(dims.size());
-  __int128 numel = 1;
   for (size_t i = 0; i < dims.size(); ++i) {
     check(dims[i] >= 0, "[shape] axis {} must not be negative: got {}", i, dims[i]);
     dims_[i] = dims[i];
-    numel *= dims[i];
-    check(numel <= (int64_t{1} << 62),
+    const bool wraps = __builtin_mul_overflow(numel_, dims[i], &numel_);
+    check(!wraps && numel_ <= (int64_t{1} << 62),
           "[shape] the number of elements passes 2^62 at axis {} of size {}", i, dims[i]);
   }
-  numel_ = static_cast<int64_t>(numel);
 }
 
 int64_t Shape::dim(int i) const {
