@@ -23,17 +23,17 @@ help:
 	@echo "Each installs with apt what is missing (scripts/setup.sh)."
 
 experiment: build
-	@corpus="$$(CORPUS='$(CORPUS)' scripts/corpus.sh)" && \
+	@corpus="$$(scripts/corpus.sh)" && \
 	build/headroom sweep $(CONFIG) --set data.corpus="$$corpus" --out $(OUT) --resume
 
 build:
 	@scripts/setup.sh build
-	@cmake --preset program --log-level=WARNING
+	@cmake --preset program >/dev/null
 	@cmake --build --preset program
 
 test:
 	@scripts/setup.sh test
-	@cmake --preset test --log-level=WARNING
+	@cmake --preset test >/dev/null
 	@cmake --build --preset test
 	@ctest --preset test --parallel $$(nproc)
 
