@@ -44,10 +44,6 @@ class Descriptor {
 
 constexpr std::string_view kTemporary = ".headroom-tmp";
 
-void require_readable(bool ok, const fs::path& path) {
-  check_input(ok, "{}: can't be read: {}", path.string(), std::strerror(errno));
-}
-
 /// Removes the temporaries of `target` whose writers are gone. A courtesy: failures are ignored.
 void remove_stale(const fs::path& target) {
   const std::string prefix = target.filename().string() + ".";
@@ -67,8 +63,8 @@ fs::path destination(const fs::path& path) {
   std::error_code error;
   fs::path target = fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : path;
   if (!error || error == std::errc::no_such_file_or_directory) target = fs::absolute(target, error);
-  check(!error && target.has_filename(), "{}: can't be written: it is not a file name{}{}",
-        path.string(), error ? ": " : "", error ? error.message() : "");
+  check(!error && target.has_filename(), "{}: can't be written: {}", path.string(),
+        error ? error.message() : "it is not a file name");
   return target;
 }
 
@@ -145,30 +141,51 @@ class Replacement {
 
 }  // namespace
 
-std::string read_file(const fs::path& path) {
+InputFile::InputFile(fs::path path) : path_(std::move(path)) {
+  const auto require = [this](bool ok) {
+    check_input(ok, "{}: can't be read: {}", path_.string(), std::strerror(errno));
+  };
   struct stat status {};
-  require_readable(::stat(path.c_str(), &status) == 0, path);
+  require(::stat(path_.c_str(), &status) == 0);
+  // Asked before opening, because opening a pipe waits for its other end.
   check_input(S_ISREG(status.st_mode), "{}: can't be read: it is not a regular file",
-              path.string());
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  require_readable(file.open(), path);
+              path_.string());
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  require(descriptor_ >= 0);
+  const bool known = ::fstat(descriptor_, &status) == 0;
+  const int error = errno;
+  if (!known) ::close(descriptor_);
+  errno = error;
+  require(known);
+  size_ = static_cast<uint64_t>(status.st_size);
+}
 
+InputFile::~InputFile() { ::close(descriptor_); }
+
+void InputFile::read(uint64_t offset, void* to, size_t count) const {
+  char* next = static_cast<char*>(to);
+  while (count > 0) {
+    const ssize_t got = ::pread(descriptor_, next, count, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    check_input(got >= 0, "{}: can't be read: {}", path_.string(), std::strerror(errno));
+    check_input(got > 0, "{}: can't be read: it ends at byte {}, {} bytes early", path_.string(),
+                offset, count);
+    next += got;
+    offset += static_cast<uint64_t>(got);
+    count -= static_cast<size_t>(got);
+  }
+}
+
+std::string read_file(const fs::path& path) {
+  const InputFile file(path);
   std::string bytes;
   try {
-    bytes.resize(static_cast<size_t>(status.st_size));
+    bytes.resize(file.size());
   } catch (const std::exception&) {
-    check_input(false, "{}: can't be read: {} bytes don't fit in memory", path.string(),
-                status.st_size);
+    check_input(false, "{}: can't be read: its {} bytes don't fit in memory", path.string(),
+                file.size());
   }
-  size_t have = 0;
-  while (have < bytes.size()) {
-    const ssize_t got = ::read(file.get(), bytes.data() + have, bytes.size() - have);
-    if (got < 0 && errno == EINTR) continue;
-    require_readable(got >= 0, path);
-    if (got == 0) break;  // it has been cut meanwhile
-    have += static_cast<size_t>(got);
-  }
-  bytes.resize(have);
+  file.read(0, bytes.data(), bytes.size());
   return bytes;
 }
 

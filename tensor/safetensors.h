@@ -4,10 +4,12 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tensor/file.h"
 #include "tensor/tensor.h"
 
 namespace headroom {
@@ -28,7 +30,7 @@ struct SafetensorsInfo {
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(std::filesystem::path path);
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return file_->path(); }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::map<std::string, SafetensorsInfo>& tensors() const { return tensors_; }
   bool has(const std::string& name) const { return tensors_.contains(name); }
@@ -36,13 +38,14 @@ class SafetensorsFile {
   Tensor read(const std::string& name) const;
 
  private:
-  std::filesystem::path path_;
+  std::shared_ptr<const InputFile> file_;
   uint64_t data_start_ = 0;
   std::map<std::string, std::string> metadata_;
   std::map<std::string, SafetensorsInfo> tensors_;
 };
 
-/// Writes atomically (tensor/file.h). Same input, same bytes.
+/// Writes atomically (tensor/file.h), one tensor at a time, the widest element types first so that
+/// each is aligned in the file. Same input, same bytes.
 void write_safetensors(const std::filesystem::path& path,
                        const std::vector<std::pair<std::string, Tensor>>& tensors,
                        const std::map<std::string, std::string>& metadata);
