@@ -1,14 +1,14 @@
 // Everything a device must be able to compute. Kernels fill the outputs they are given, allocate no
 // result and know no gradients; whoever calls them has checked the shapes.
 //
-// Letters in shapes: B sequences, T new tokens per sequence, N rows (B * T), C width, H query heads, K key/value
-// heads, D head size (Dk of keys, Dv of values), V vocabulary.
+// Letters in shapes: B sequences, T new tokens per sequence, N rows (B * T), C width, H query
+// heads, K key/value heads, D head size (Dk of keys, Dv of values), V vocabulary.
 //
-// Types: activations are f64, f32 or bf16. "Compute type" is f64 for f64 and f32 otherwise; norm weights, biases,
-// statistics, rope tables and losses are of the compute type. Indices are i32.
+// Types: activations are f64, f32 or bf16. "Compute type" is f64 for f64 and f32 otherwise; norm
+// weights, biases, statistics, rope tables and losses are of the compute type. Indices are i32.
 //
-// Gradients: outputs named d* are overwritten, or added to where the `Into` says so. Undefined tensors are optional
-// arguments that are absent.
+// Gradients: outputs named d* are overwritten, or added to where the `Into` says so. Undefined
+// tensors are optional arguments that are absent.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,10 @@ struct Into {
   Tensor tensor;
   bool add = false;
   bool wanted() const { return tensor.defined(); }
+  template <class T>
+  T* data() const {
+    return Tensor(tensor).data<T>();
+  }
 };
 
 enum class Transpose : uint8_t { no, yes };
@@ -32,30 +36,35 @@ enum class Activation : uint8_t { gelu_tanh, gelu_erf, relu_squared };
 enum class RopeStyle : uint8_t { half, interleaved };
 enum class Direction : uint8_t { forward, backward };
 
-/// Keys and values as attention finds them: for every sequence a table of blocks of consecutive positions, so that
-/// ragged batches, windows and shared prefixes are the ordinary case.
+/// Keys and values as attention finds them: for every sequence a table of blocks of consecutive
+/// positions, so that ragged batches, windows and shared prefixes are the ordinary case.
 struct KVView {
   static constexpr int64_t kBlock = 64;  // positions per block
-  Tensor k;         // (slots, K, Dk)
-  Tensor v;         // (slots, K, Dv)
-  Tensor slots;     // i32 (B, blocks): the slot of each block's first position
-  Tensor starts;    // i32 (B, blocks): that position, a multiple of kBlock, ascending; -1 ends the row
-  Tensor lengths;   // i32 (B): positions written, the new ones included. A block holds start .. min(start + 64, length) - 1
-  Tensor counts;    // i32 (B): how many of the T query rows are real; they are the last `counts` positions
+  Tensor k;                              // (slots, K, Dk)
+  Tensor v;                              // (slots, K, Dv)
+  Tensor slots;                          // i32 (B, blocks): the slot of each block's first position
+  Tensor
+      starts;  // i32 (B, blocks): that position, a multiple of kBlock, ascending; -1 ends the row
+  Tensor lengths;  // i32 (B): positions written, the new ones included. A block holds start ..
+                   // min(start + 64, length) - 1
+  Tensor counts;   // i32 (B): how many of the T query rows are real; they are the last `counts`
+                   // positions
 };
 
-/// Which keys a query sees. The query at position p sees key j when j <= p and (window == 0 or j > p - window or
-/// j < sinks).
+/// Which keys a query sees. The query at position p sees key j when j <= p and (window == 0 or j >
+/// p - window or j < sinks).
 struct AttentionMask {
   int64_t window = 0;  // own position included; 0: all
   int64_t sinks = 0;
 };
 
 struct AttentionInputs {
-  Tensor q;            // (B, T, H, Dk)
-  Tensor q_sink;       // (B, T, H, Dk) or absent: the queries as the sink keys (j < sinks) are to see them
+  Tensor q;  // (B, T, H, Dk)
+  Tensor
+      q_sink;  // (B, T, H, Dk) or absent: the queries as the sink keys (j < sinks) are to see them
   KVView kv;
-  Tensor sink_logits;  // (H), compute type, or absent: one more logit in each softmax, with no value (gpt-oss)
+  Tensor sink_logits;  // (H), compute type, or absent: one more logit in each softmax, with no
+                       // value (gpt-oss)
   AttentionMask mask;
   double scale = 1.0;
 };
@@ -75,7 +84,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // --- elementwise -------------------------------------------------------------------------------------------------
+  // --- elementwise
+  // -------------------------------------------------------------------------------------------------
   virtual void fill(Tensor& x, double value) = 0;
   /// y = x in y's type. Floating types only; narrowing rounds to nearest even.
   virtual void cast(const Tensor& x, Tensor& y) = 0;
@@ -88,62 +98,81 @@ class Backend {
   virtual void softcap_backward(const Tensor& y, double cap, const Tensor& dy, const Into& dx) = 0;
   /// y = f(x).
   virtual void activation(Activation kind, const Tensor& x, Tensor& y) = 0;
-  virtual void activation_backward(Activation kind, const Tensor& x, const Tensor& dy, const Into& dx) = 0;
+  virtual void activation_backward(Activation kind, const Tensor& x, const Tensor& dy,
+                                   const Into& dx) = 0;
   /// y = silu(gate) * up (Shazeer 2020, arXiv 2002.05202).
   virtual void swiglu(const Tensor& gate, const Tensor& up, Tensor& y) = 0;
-  virtual void swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& dy, const Into& dgate,
-                               const Into& dup) = 0;
-  /// y (+)= x with each element kept with probability 1 - p and divided by it, or set to 0. Element i is decided by the
-  /// i-th number of the stream: the same call on dy is the backward pass.
+  virtual void swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& dy,
+                               const Into& dgate, const Into& dup) = 0;
+  /// y (+)= x with each element kept with probability 1 - p and divided by it, or set to 0. Element
+  /// i is decided by the i-th number of the stream: the same call on dy is the backward pass.
   virtual void dropout(const Tensor& x, double p, const RandomStream& stream, const Into& y) = 0;
 
-  // --- products ----------------------------------------------------------------------------------------------------
-  /// out (+)= op(a) op(b) for matrices: op(a) is (M, K), op(b) is (K, N), out is (M, N). a and b are of one type; out is
-  /// that type, or f32 for bf16 operands. Sums are in the compute type.
-  virtual void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb, const Into& out) = 0;
+  // --- products
+  // ----------------------------------------------------------------------------------------------------
+  /// out (+)= op(a) op(b) for matrices: op(a) is (M, K), op(b) is (K, N), out is (M, N). a and b
+  /// are of one type; out is that type, or f32 for bf16 operands. Sums are in the compute type.
+  virtual void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
+                      const Into& out) = 0;
   /// x (N, C) += bias (C).
   virtual void add_bias(Tensor& x, const Tensor& bias) = 0;
   /// out (C) (+)= sum over rows of x (N, C).
   virtual void sum_rows(const Tensor& x, const Into& out) = 0;
 
-  // --- embedding ---------------------------------------------------------------------------------------------------
+  // --- embedding
+  // ---------------------------------------------------------------------------------------------------
   /// y (N, C) = w[ids]; w (V, C) in the compute type, y in the activation type; ids i32 (N).
   virtual void embedding(const Tensor& ids, const Tensor& w, Tensor& y) = 0;
   virtual void embedding_backward(const Tensor& ids, const Tensor& dy, const Into& dw) = 0;
 
-  // --- normalisation -----------------------------------------------------------------------------------------------
-  /// sum = x + residual (when there is one; else sum is x and not written), y = norm(sum) * w + b over the last axis.
-  /// stats (N, 2) receives mean and 1 / sd of each row (rms_norm: 0 and 1 / rms). w is absent or (C), b likewise.
-  virtual void norm(NormKind kind, const Tensor& x, const Tensor& residual, const Tensor& w, const Tensor& b, double eps,
-                    Tensor& sum, Tensor& y, Tensor& stats) = 0;
+  // --- normalisation
+  // -----------------------------------------------------------------------------------------------
+  /// sum = x + residual (when there is one; else sum is x and not written), y = norm(sum) * w + b
+  /// over the last axis. stats (N, 2) receives mean and 1 / sd of each row (rms_norm: 0 and 1 /
+  /// rms). w is absent or (C), b likewise.
+  virtual void norm(NormKind kind, const Tensor& x, const Tensor& residual, const Tensor& w,
+                    const Tensor& b, double eps, Tensor& sum, Tensor& y, Tensor& stats) = 0;
   /// dx (+)= gradient through the norm of dy, plus dsum when there is one. dw, db optional.
-  virtual void norm_backward(NormKind kind, const Tensor& sum, const Tensor& w, const Tensor& stats, const Tensor& dy,
-                             const Tensor& dsum, const Into& dx, const Into& dw, const Into& db) = 0;
+  virtual void norm_backward(NormKind kind, const Tensor& sum, const Tensor& w, const Tensor& stats,
+                             const Tensor& dy, const Tensor& dsum, const Into& dx, const Into& dw,
+                             const Into& db) = 0;
 
-  // --- positions (RoFormer, arXiv 2104.09864) ------------------------------------------------------------------------
-  /// table (R, D/2, 2) = cos and sin of positions[r] * base^(-2i/D), computed in f64 and rounded once.
+  // --- positions (RoFormer, arXiv 2104.09864)
+  // ------------------------------------------------------------------------
+  /// table (R, D/2, 2) = cos and sin of positions[r] * base^(-2i/D), computed in f64 and rounded
+  /// once.
   virtual void rope_table(const Tensor& positions, double base, Tensor& table) = 0;
-  /// Rotates the D numbers of each head of x (N, heads, D) by row (n mod R) of the table; backward rotates back.
-  virtual void rope(const Tensor& x, const Tensor& table, RopeStyle style, Direction direction, const Into& y) = 0;
+  /// Rotates the D numbers of each head of x (N, heads, D) by row (n mod R) of the table; backward
+  /// rotates back.
+  virtual void rope(const Tensor& x, const Tensor& table, RopeStyle style, Direction direction,
+                    const Into& y) = 0;
 
-  // --- attention (online softmax in tiles: FlashAttention, arXiv 2205.14135) ------------------------------------------
-  /// out (B, T, H, Dv), lse (B, T, H) in the compute type: log-sum-exp of the visible scores (and the sink logit).
-  /// Query head h reads KV head h / (H / K). Rows beyond counts[b] are set to zero, their lse too.
+  // --- attention (online softmax in tiles: FlashAttention, arXiv 2205.14135)
+  // ------------------------------------------
+  /// out (B, T, H, Dv), lse (B, T, H) in the compute type: log-sum-exp of the visible scores (and
+  /// the sink logit). Query head h reads KV head h / (H / K). Rows beyond counts[b] are set to
+  /// zero, their lse too.
   virtual void attention(const AttentionInputs& in, Tensor& out, Tensor& lse) = 0;
   /// dq like q, dk like kv.k, dv like kv.v, dsink (H). For inputs without q_sink.
-  virtual void attention_backward(const AttentionInputs& in, const Tensor& out, const Tensor& lse, const Tensor& dout,
-                                  const Into& dq, const Into& dk, const Into& dv, const Into& dsink) = 0;
+  virtual void attention_backward(const AttentionInputs& in, const Tensor& out, const Tensor& lse,
+                                  const Tensor& dout, const Into& dq, const Into& dk,
+                                  const Into& dv, const Into& dsink) = 0;
 
-  // --- loss --------------------------------------------------------------------------------------------------------
-  /// losses (N) = -log softmax(logits)[target], 0 where target is -1; logits (N, V) in the compute type.
-  /// If dlogits is defined it receives scale * (softmax - onehot), 0 for ignored rows; it may be logits itself.
-  virtual void cross_entropy(const Tensor& logits, const Tensor& targets, double scale, Tensor& losses,
-                             Tensor& dlogits) = 0;
+  // --- loss
+  // --------------------------------------------------------------------------------------------------------
+  /// losses (N) = -log softmax(logits)[target], 0 where target is -1; logits (N, V) in the compute
+  /// type. If dlogits is defined it receives scale * (softmax - onehot), 0 for ignored rows; it may
+  /// be logits itself.
+  virtual void cross_entropy(const Tensor& logits, const Tensor& targets, double scale,
+                             Tensor& losses, Tensor& dlogits) = 0;
 
-  // --- optimizers ----------------------------------------------------------------------------------------------------
-  /// Sum of squares over all tensors, in f64, in an order that depends only on the shapes and the thread count.
+  // --- optimizers
+  // ----------------------------------------------------------------------------------------------------
+  /// Sum of squares over all tensors, in f64, in an order that depends only on the shapes and the
+  /// thread count.
   virtual double sum_of_squares(std::span<const Tensor> tensors) = 0;
-  /// AdamW with decoupled decay (Loshchilov and Hutter, arXiv 1711.05101), all tensors in one sweep.
+  /// AdamW with decoupled decay (Loshchilov and Hutter, arXiv 1711.05101), all tensors in one
+  /// sweep.
   virtual void adamw(std::span<const AdamWTensors> tensors, const AdamWStep& step) = 0;
 };
 

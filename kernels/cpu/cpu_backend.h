@@ -1,0 +1,64 @@
+// The CPU's backend. Each family of kernels is a file of its name beside this one.
+#pragma once
+
+#include "kernels/backend.h"
+
+namespace headroom::kernels::cpu {
+
+class CpuBackend final : public Backend {
+ public:
+  // elementwise.cpp
+  void fill(Tensor& x, double value) override;
+  void cast(const Tensor& x, Tensor& y) override;
+  void scale(const Tensor& x, double a, const Into& y) override;
+  void add(const Tensor& a, const Tensor& b, Tensor& y) override;
+  void softcap(const Tensor& x, double cap, Tensor& y) override;
+  void softcap_backward(const Tensor& y, double cap, const Tensor& dy, const Into& dx) override;
+  void dropout(const Tensor& x, double p, const RandomStream& stream, const Into& y) override;
+  void add_bias(Tensor& x, const Tensor& bias) override;
+  void sum_rows(const Tensor& x, const Into& out) override;
+
+  // activation.cpp
+  void activation(Activation kind, const Tensor& x, Tensor& y) override;
+  void activation_backward(Activation kind, const Tensor& x, const Tensor& dy,
+                           const Into& dx) override;
+  void swiglu(const Tensor& gate, const Tensor& up, Tensor& y) override;
+  void swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& dy, const Into& dgate,
+                       const Into& dup) override;
+
+  // matmul.cpp
+  void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
+              const Into& out) override;
+
+  // embedding.cpp
+  void embedding(const Tensor& ids, const Tensor& w, Tensor& y) override;
+  void embedding_backward(const Tensor& ids, const Tensor& dy, const Into& dw) override;
+
+  // norm.cpp
+  void norm(NormKind kind, const Tensor& x, const Tensor& residual, const Tensor& w,
+            const Tensor& b, double eps, Tensor& sum, Tensor& y, Tensor& stats) override;
+  void norm_backward(NormKind kind, const Tensor& sum, const Tensor& w, const Tensor& stats,
+                     const Tensor& dy, const Tensor& dsum, const Into& dx, const Into& dw,
+                     const Into& db) override;
+
+  // rope.cpp
+  void rope_table(const Tensor& positions, double base, Tensor& table) override;
+  void rope(const Tensor& x, const Tensor& table, RopeStyle style, Direction direction,
+            const Into& y) override;
+
+  // attention.cpp, attention_backward.cpp
+  void attention(const AttentionInputs& in, Tensor& out, Tensor& lse) override;
+  void attention_backward(const AttentionInputs& in, const Tensor& out, const Tensor& lse,
+                          const Tensor& dout, const Into& dq, const Into& dk, const Into& dv,
+                          const Into& dsink) override;
+
+  // loss.cpp
+  void cross_entropy(const Tensor& logits, const Tensor& targets, double scale, Tensor& losses,
+                     Tensor& dlogits) override;
+
+  // optimizer.cpp
+  double sum_of_squares(std::span<const Tensor> tensors) override;
+  void adamw(std::span<const AdamWTensors> tensors, const AdamWStep& step) override;
+};
+
+}  // namespace headroom::kernels::cpu
