@@ -41,7 +41,7 @@ set(wrong
   "tensor/x.h \"a.h\"" "nn/x.h <nlohmann/json.hpp>" "nn/x.cpp <yaml-cpp/yaml.h>" "kernels/w.cpp <dnnl.hpp>"
   "kernels/w.h <hwy/highway.h>" "nn/y.cpp <omp.h>" "train/w.cpp <pcre2.h>" "experiments/w.cpp <CLI/CLI.hpp>"
   "infer/y.cpp <Eigen/SVD>" "cli/w.cpp <boost/math/distributions.hpp>" "kernels/cpu/x.cpp <cublasLt.h>"
-  "cli/x.cpp <absl/strings/str_cat.h>" "text/x.cpp <xxhash.h>")
+  "cli/x.cpp <absl/strings/str_cat.h>" "train/x.cpp <xxhash.h>")
 plant(${wrong})
 run_check()
 if(result EQUAL 0)

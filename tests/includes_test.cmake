@@ -20,7 +20,7 @@ set(places
   "^fmt/" "."
   "^nlohmann/json_fwd\\.hpp$" "."
   "^nlohmann/" "\\.cpp$"
-  "^xxhash\\.h$" "^tensor/"
+  "^xxhash\\.h$" "^(tensor|text)/"
   "^yaml-cpp/" "^configs/"
   "^(dnnl|oneapi/|hwy/|omp\\.h$|mpi\\.h$)" "^kernels/cpu/"
   "^(cu[a-zA-Z_]*\\.|cuda|cudnn|nccl)" "^kernels/cuda/"
