@@ -1,0 +1,327 @@
+// The backward pass of attention: recomputes the weights of each tile from the saved log-sum-exp
+// (FlashAttention, arXiv 2205.14135, algorithm 4). See attention-inl.h for how a tile is laid out.
+#include <cmath>
+
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/targets.h"
+#include "kernels/cpu/types.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention_backward.cpp"
+#include <hwy/foreach_target.h>
+// after foreach_target.h
+#include "kernels/cpu/attention-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace headroom::kernels::cpu::HWY_NAMESPACE {
+
+/// A thread's memory for one sequence and KV head, and one tile of its rows.
+template <class Tile>
+struct BackwardTile {
+  using C = typename Tile::C;
+  BackwardTile(Pieces<C>& pieces, const AttentionSizes& p)
+      : key_columns(padded<C>(p.key_size)),
+        value_columns(padded<C>(p.value_size)),
+        q(pieces.take(Tile::kRows * key_columns)),
+        q_t(pieces.take(Tile::kRows * key_columns)),
+        dout(pieces.take(Tile::kRows * value_columns)),
+        dout_t(pieces.take(Tile::kRows * value_columns)),
+        dq_t(pieces.take(Tile::kRows * key_columns)),
+        keys(pieces.take(kTileKeys * key_columns)),
+        values(pieces.take(kTileKeys * value_columns)),
+        weights(pieces.take(kTileKeys * Tile::kRows)),
+        dscores(pieces.take(kTileKeys * Tile::kRows)),
+        lse(pieces.take(Tile::kRows)),
+        delta(pieces.take(Tile::kRows)),
+        positions(pieces.take(Tile::kRows)),
+        dk(pieces.take((p.blocks * KVView::kBlock + kStep) * key_columns)),
+        dv(pieces.take((p.blocks * KVView::kBlock + kStep) * value_columns)) {}
+  int64_t key_columns, value_columns;
+  C *q, *q_t;        // (rows, Dk) and its transpose, scaled
+  C *dout, *dout_t;  // (rows, Dv) and its transpose
+  C* dq_t;           // (Dk, rows), to be scaled
+  C* keys;           // (keys, Dk)
+  C* values;         // (keys, Dv)
+  C* weights;        // (keys, rows): the softmax
+  C* dscores;        // (keys, rows)
+  C *lse, *delta;    // of the rows; delta = sum of dout * out, which is sum over keys of weight * dweight
+  C* positions;      // of the rows
+  C *dk, *dv;        // (positions of the sequence's blocks, D), summed over the tiles in order
+};
+
+template <class Tile, class S>
+class BackwardPass {
+ public:
+  using C = typename Tile::C;
+  using D = typename Tile::D;
+
+  BackwardPass(const AttentionInputs& in, const Tensor& out, const Tensor& lse, const Tensor& dout,
+               const Into& dq, const Into& dk, const Into& dv, const Into& dsink)
+      : p_(in),
+        q_(in.q.data<S>()),
+        k_(in.kv.k.data<S>()),
+        v_(in.kv.v.data<S>()),
+        out_(out.data<S>()),
+        dout_(dout.data<S>()),
+        lse_(lse.data<C>()),
+        sink_logits_(dsink.wanted() ? in.sink_logits.data<C>() : nullptr),
+        scale_(static_cast<C>(in.scale)),
+        slots_(in.kv.k.dim(0)),
+        dq_(dq),
+        dk_(dk),
+        dv_(dv),
+        dsink_(dsink) {
+    Pieces<C> item(nullptr);
+    BackwardTile<Tile>(item, p_);
+    item_scratch_ = item.used();
+  }
+
+  void run() {
+    if (!every_slot_is_owned()) {
+      clear_slots(dk_);
+      clear_slots(dv_);
+    }
+    double* dsink =
+        sink_logits_ == nullptr ? nullptr : scratch<double, ScratchUse::call>(p_.batch * p_.heads);
+    const bool parallel =
+        p_.batch * p_.heads * p_.queries * p_.blocks * KVView::kBlock > kSerialScores;
+    each_item(p_.batch * p_.kv_heads, parallel, [this, dsink](int64_t item) HWY_ATTR {
+      owner(item / p_.kv_heads, item % p_.kv_heads, dsink);
+    });
+    for (int64_t head = 0; head < p_.heads && dsink != nullptr; ++head) {
+      double sum = dsink_.add ? static_cast<double>(dsink_.tensor.template data<C>()[head]) : 0.0;
+      for (int64_t b = 0; b < p_.batch; ++b) {
+        sum += dsink[b * p_.heads + head];
+      }
+      dsink_.tensor.template data<C>()[head] = static_cast<C>(sum);
+    }
+  }
+
+ private:
+  bool every_slot_is_owned() const {
+    int64_t owned = 0;
+    for (int64_t b = 0; b < p_.batch; ++b) {
+      for (int64_t n = 0; n < p_.used_blocks(b); ++n) {
+        owned += positions_in(b, n);
+      }
+    }
+    return owned == slots_;
+  }
+
+  int64_t positions_in(int64_t b, int64_t n) const {
+    return std::min<int64_t>(KVView::kBlock, p_.lengths[b] - p_.starts[b * p_.blocks + n]);
+  }
+
+  static void clear_slots(Into& d) {
+    if (d.wanted() && !d.add) {
+      d.tensor.zero();
+    }
+  }
+
+  /// All gradients of one sequence and KV head.
+  HWY_NOINLINE void owner(int64_t b, int64_t kv_head, double* dsink) {
+    Pieces<C> pieces(scratch<C, ScratchUse::item>(item_scratch_));
+    BackwardTile<Tile> t(pieces, p_);
+    const int64_t blocks = p_.used_blocks(b), keys = blocks * KVView::kBlock + kStep;
+    std::fill_n(t.dk, keys * t.key_columns, C(0));
+    std::fill_n(t.dv, keys * t.value_columns, C(0));
+    if (dsink != nullptr) {
+      std::fill_n(dsink + b * p_.heads + kv_head * p_.group, p_.group, 0.0);
+    }
+    for (int64_t first = 0; first < p_.rows(b); first += Tile::kRows) {
+      const int64_t rows = std::min(Tile::kRows, p_.rows(b) - first);
+      load_rows_of(b, kv_head, first, rows, t);
+      if (dsink != nullptr) {
+        add_sinks(b, kv_head, first, rows, t, dsink);
+      }
+      std::fill_n(t.dq_t, Tile::kRows * t.key_columns, C(0));
+      const int64_t last = p_.position(b, first + rows - 1);
+      for (int64_t n = 0; n < blocks && p_.starts[b * p_.blocks + n] <= last; ++n) {
+        const KeyRange range = visible_keys(p_, b, n, p_.position(b, first), last);
+        if (range.size() > 0) {
+          load_keys(kv_head, range, t);
+          weigh(range, p_.position(b, first), t);
+          const int64_t at = n * KVView::kBlock + range.begin - p_.starts[b * p_.blocks + n];
+          accumulate(range.size(), at, t);
+        }
+      }
+      write_dq(b, kv_head, first, rows, t);
+    }
+    clear_dq(b, kv_head);
+    for (int64_t n = 0; n < blocks; ++n) {
+      const int64_t at = p_.slots[b * p_.blocks + n] * p_.kv_heads + kv_head;
+      write_rows(dk_, at, p_.kv_heads, positions_in(b, n), p_.key_size,
+                 t.dk + n * KVView::kBlock * t.key_columns, t.key_columns);
+      write_rows(dv_, at, p_.kv_heads, positions_in(b, n), p_.value_size,
+                 t.dv + n * KVView::kBlock * t.value_columns, t.value_columns);
+    }
+  }
+
+  void load_rows_of(int64_t b, int64_t kv_head, int64_t first, int64_t rows,
+                    const BackwardTile<Tile>& t) const {
+    load_rows<Tile>(p_, b, kv_head, first, rows, q_, p_.key_size, scale_, t.q, t.key_columns);
+    transpose(t.q, t.key_columns, Tile::kRows, p_.key_size, t.q_t, Tile::kRows);
+    load_rows<Tile>(p_, b, kv_head, first, rows, dout_, p_.value_size, C(1), t.dout,
+                    t.value_columns);
+    transpose(t.dout, t.value_columns, Tile::kRows, p_.value_size, t.dout_t, Tile::kRows);
+    row_positions<Tile>(p_, b, first, t.positions);
+    const hn::ScalableTag<C> d;
+    for (int64_t r = 0; r < Tile::kRows; ++r) {
+      if (r >= rows) {  // weights of 1 that meet rows of 0
+        t.lse[r] = t.delta[r] = C(0);
+        continue;
+      }
+      const int64_t at = p_.index(b, kv_head, first + r);
+      auto sum = hn::Zero(d);
+      each_vector(d, 0, p_.value_size, [&](At column) HWY_ATTR {
+        sum = hn::MulAdd(hn::Load(d, t.dout + r * t.value_columns + column.i),
+                         load(d, out_ + at * p_.value_size, column), sum);
+      });
+      t.lse[r] = lse_[at];
+      t.delta[r] = sum_lanes(d, sum);
+    }
+  }
+
+  /// A sink logit has the weight exp(logit - lse) and no value.
+  void add_sinks(int64_t b, int64_t kv_head, int64_t first, int64_t rows,
+                 const BackwardTile<Tile>& t, double* dsink) const {
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t head = kv_head * p_.group + (first + r) % p_.group;
+      dsink[b * p_.heads + head] -=
+          std::exp(static_cast<double>(sink_logits_[head]) - t.lse[r]) * t.delta[r];
+    }
+  }
+
+  void load_keys(int64_t kv_head, const KeyRange& range, const BackwardTile<Tile>& t) const {
+    const int64_t at = range.slot * p_.kv_heads + kv_head;
+    load_tile(k_ + at * p_.key_size, p_.kv_heads * p_.key_size, range.size(), p_.key_size, C(1),
+              t.keys, t.key_columns);
+    load_tile(v_ + at * p_.value_size, p_.kv_heads * p_.value_size, range.size(), p_.value_size,
+              C(1), t.values, t.value_columns);
+  }
+
+  /// The tile's weights and the gradients of its scores; 0 for what is hidden, and for the keys that
+  /// the products round up to.
+  void weigh(const KeyRange& range, int64_t origin, const BackwardTile<Tile>& t) const {
+    const D d;
+    const int64_t keys = range.size();
+    product<false, false, Tile::kVectors>(d, keys, p_.key_size, t.keys, t.key_columns, t.q_t,
+                                          Tile::kRows, t.weights, Tile::kRows);
+    product<false, false, Tile::kVectors>(d, keys, p_.value_size, t.values, t.value_columns,
+                                          t.dout_t, Tile::kRows, t.dscores, Tile::kRows);
+    for (int64_t r = 0; r < Tile::kRows; r += Tile::kLanes) {
+      const auto lse = hn::Load(d, t.lse + r), delta = hn::Load(d, t.delta + r);
+      const auto positions = hn::Load(d, t.positions + r);
+      for (int64_t j = 0; j < keys; ++j) {
+        C* w = t.weights + j * Tile::kRows + r;
+        C* ds = t.dscores + j * Tile::kRows + r;
+        auto weight = hn::Exp(d, hn::Sub(hn::Load(d, w), lse));
+        if (range.masked) {
+          weight = hn::IfThenElseZero(sees(d, p_.mask, positions, range.begin + j, origin), weight);
+        }
+        hn::Store(weight, d, w);
+        hn::Store(hn::Mul(weight, hn::Sub(hn::Load(d, ds), delta)), d, ds);
+      }
+    }
+    const int64_t past = (round_up(keys, kStep) - keys) * Tile::kRows;
+    std::fill_n(t.weights + keys * Tile::kRows, past, C(0));
+    std::fill_n(t.dscores + keys * Tile::kRows, past, C(0));
+  }
+
+  /// Adds a tile's share to dq, and to dk and dv from row `at` on.
+  void accumulate(int64_t keys, int64_t at, const BackwardTile<Tile>& t) const {
+    product<true, true, Tile::kVectors>(D(), p_.key_size, keys, t.keys, t.key_columns, t.dscores,
+                                        Tile::kRows, t.dq_t, Tile::kRows);
+    add_product(keys, t.weights, t.dout, t.value_columns, t.dv + at * t.value_columns);
+    add_product(keys, t.dscores, t.q, t.key_columns, t.dk + at * t.key_columns);
+  }
+
+  /// c (keys, columns) += a (keys, rows) b (rows, columns).
+  static void add_product(int64_t keys, const C* a, const C* b, int64_t columns, C* c) {
+    const hn::ScalableTag<C> d;
+    constexpr int64_t kLanes = hn::MaxLanes(hn::ScalableTag<C>());
+    int64_t i = 0;
+    for (; i + 2 * kLanes <= columns; i += 2 * kLanes) {
+      product<false, true, 2>(d, keys, Tile::kRows, a, Tile::kRows, b + i, columns, c + i, columns);
+    }
+    if (i < columns) {
+      product<false, true, 1>(d, keys, Tile::kRows, a, Tile::kRows, b + i, columns, c + i, columns);
+    }
+  }
+
+  void write_dq(int64_t b, int64_t kv_head, int64_t first, int64_t rows,
+                const BackwardTile<Tile>& t) {
+    const D d;
+    const auto scale = hn::Set(d, scale_);
+    for (int64_t i = 0; i < p_.key_size * Tile::kRows; i += Tile::kLanes) {
+      hn::Store(hn::Mul(scale, hn::Load(d, t.dq_t + i)), d, t.dq_t + i);
+    }
+    // The tile's q isn't needed any more.
+    transpose(t.dq_t, Tile::kRows, p_.key_size, Tile::kRows, t.q, t.key_columns);
+    for (int64_t r = 0; r < rows; ++r) {
+      write_rows(dq_, p_.index(b, kv_head, first + r), 1, 1, p_.key_size, t.q + r * t.key_columns,
+                 t.key_columns);
+    }
+  }
+
+  /// Rows beyond the sequence's have no gradient.
+  void clear_dq(int64_t b, int64_t kv_head) {
+    if (!dq_.wanted() || dq_.add) {
+      return;
+    }
+    S* to = dq_.tensor.template data<S>();
+    for (int64_t row = p_.rows(b); row < p_.queries * p_.group; ++row) {
+      std::fill_n(to + p_.index(b, kv_head, row) * p_.key_size, p_.key_size, S(0));
+    }
+  }
+
+  /// Writes or adds `rows` rows of the scratch to the rows at, at + step, ... of a gradient.
+  static void write_rows(Into& into, int64_t at, int64_t step, int64_t rows, int64_t width,
+                         const C* from, int64_t ldf) {
+    if (!into.wanted()) {
+      return;
+    }
+    const hn::ScalableTag<C> d;
+    S* to = into.tensor.template data<S>();
+    for (int64_t r = 0; r < rows; ++r) {
+      each_vector(d, 0, width, [&](At column) HWY_ATTR {
+        store_into(hn::Load(d, from + r * ldf + column.i), d, to + (at + r * step) * width, column,
+                   into.add);
+      });
+    }
+  }
+
+  AttentionSizes p_;
+  const S *q_, *k_, *v_, *out_, *dout_;
+  const C *lse_, *sink_logits_;
+  C scale_;
+  int64_t slots_;
+  Into dq_, dk_, dv_, dsink_;
+  int64_t item_scratch_ = 0;
+};
+
+void AttentionBackward(const AttentionInputs& in, const Tensor& out, const Tensor& lse,
+                       const Tensor& dout, const Into& dq, const Into& dk, const Into& dv,
+                       const Into& dsink) {
+  for_type(in.q.dtype(), [&]<class S, class C>() {
+    using Tile = RowTile<hn::ScalableTag<C>, 2>;
+    BackwardPass<Tile, S>(in, out, lse, dout, dq, dk, dv, dsink).run();
+  });
+}
+
+}  // namespace headroom::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace headroom::kernels::cpu {
+
+HWY_EXPORT(AttentionBackward);
+
+void attention_backward(const AttentionInputs& in, const Tensor& out, const Tensor& lse,
+                        const Tensor& dout, const Into& dq, const Into& dk, const Into& dv,
+                        const Into& dsink) {
+  HWY_DYNAMIC_DISPATCH(AttentionBackward)(in, out, lse, dout, dq, dk, dv, dsink);
+}
+
+}  // namespace headroom::kernels::cpu
+#endif
