@@ -1,0 +1,40 @@
+// Whether this machine can hold a model, asked before anything is allocated.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "configs/config.h"
+
+namespace headroom::configs {
+
+/// Bytes this process can still get: the least of MemAvailable, what the limits of its control
+/// groups leave, and what `ulimit -v` leaves. The largest int64 where none of them can be read.
+int64_t available_memory();
+
+/// One part of what is about to be allocated.
+struct MemoryItem {
+  std::string what;  // "weights"
+  int64_t bytes = 0;
+};
+
+/// Throws InputError when the items together exceed `available`: "[memory] TASK needs ...", the
+/// bytes of each, the bytes available, then `advice` ("lower model.n_layer (now 64)").
+void require_memory(const std::string& task, std::span<const MemoryItem> items,
+                    const std::string& advice, int64_t available = available_memory());
+
+/// require_memory for training `config`: weights, gradients, optimizer, activations
+/// (configs/size.h). The message also gives the cache that one sequence of block_size would take,
+/// and names the key that counts most: the one whose return to its default would save most bytes.
+void require_training_memory(const Config& config, int64_t vocab_size, int64_t bytes_per_element,
+                             int64_t available = available_memory());
+
+/// require_memory for generating: weights and a cache of `tokens` x `batch`. `key` is what the user
+/// can lower
+/// ("--tokens").
+void require_cache_memory(const ModelConfig& model, int64_t vocab_size, int64_t tokens,
+                          int64_t batch, int64_t bytes_per_element, const std::string& key,
+                          int64_t available = available_memory());
+
+}  // namespace headroom::configs

@@ -1,0 +1,111 @@
+// Ranges and the rules between keys.
+#include "configs/rules.h"
+
+#include "configs/value.h"
+#include "tensor/check.h"
+
+namespace headroom::configs {
+namespace {
+
+std::optional<Problem> head_problem(const ModelConfig& m) {
+  if (m.n_head < 1) {
+    return std::nullopt;  // its range says so
+  }
+  if (m.n_kv_head < 1 || m.n_kv_head > m.n_head || m.n_head % m.n_kv_head != 0) {
+    return Problem{
+        {"model.n_kv_head", "model.n_head"},
+        fmt::format(
+            "model.n_head is {} and model.n_kv_head is {}, but n_head must be a multiple of "
+            "n_kv_head, which is from 1 to n_head",
+            m.n_head, m.n_kv_head)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Problem> range_problem(const Config& config) {
+  std::optional<Problem> problem;
+  for_each_field(config, [&](std::string_view section, const Field& field, const auto& value) {
+    if (!problem && !in_range(field, value)) {
+      using T = std::remove_cvref_t<decltype(value)>;
+      problem = Problem{{fmt::format("{}.{}", section, field.name)},
+                        fmt::format("{}.{} is {}, but must be {}", section, field.name,
+                                    to_text(value), allowed<T>(field))};
+    }
+  });
+  return problem;
+}
+
+std::optional<Problem> width_problem(const ModelConfig& m) {
+  if (m.given_head_dim == 0 && m.n_embd % m.n_head != 0) {
+    return Problem{
+        {"model.n_embd", "model.n_head"},
+        fmt::format("model.n_embd is {} and model.n_head is {}, but n_embd must be a multiple of "
+                    "n_head unless model.head_dim is given",
+                    m.n_embd, m.n_head)};
+  }
+  if (m.position == Position::rope && m.head_dim() % 2 != 0) {
+    const std::string origin =
+        m.given_head_dim != 0 ? "" : fmt::format(" (n_embd {} / n_head {})", m.n_embd, m.n_head);
+    return Problem{
+        {"model.head_dim", "model.n_embd", "model.n_head", "model.position"},
+        fmt::format("model.head_dim is {}{} and model.position is rope, which rotates pairs: "
+                    "head_dim must be even",
+                    m.head_dim(), origin)};
+  }
+  if (m.bias == Bias::norm && m.norm == Norm::rmsnorm) {
+    return Problem{
+        {"model.bias", "model.norm"},
+        "model.bias is norm and model.norm is rmsnorm, but an RMSNorm has no bias: use layernorm, "
+        "or bias none or all"};
+  }
+  return std::nullopt;
+}
+
+std::optional<Problem> data_problem(const DataConfig& d) {
+  const bool bpe = d.tokenizer == TokenizerKind::bpe;
+  if (bpe ? d.vocab_size < 257 : d.vocab_size != 0) {
+    return Problem{
+        {"data.vocab_size", "data.tokenizer"},
+        fmt::format("data.vocab_size is {} and data.tokenizer is {}, but vocab_size must be {}",
+                    d.vocab_size, name_of(d.tokenizer),
+                    bpe ? "at least 257 for bpe: 256 bytes and one merge" : "0 unless it is bpe")};
+  }
+  return std::nullopt;
+}
+
+std::optional<Problem> device_problem(const TrainConfig& t) {
+  if (t.device == DeviceKind::cuda) {
+    return Problem{{"train.device"},
+                   "train.device is cuda, but this build has no CUDA backend: use cpu"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Problem> find_problem(const Config& config) {
+  std::optional<Problem> problem = head_problem(config.model);
+  if (!problem) {
+    problem = range_problem(config);
+  }
+  if (!problem) {
+    problem = width_problem(config.model);
+  }
+  if (!problem) {
+    problem = data_problem(config.data);
+  }
+  return problem ? problem : device_problem(config.train);
+}
+
+void check_config(const Config& config) {
+  const std::optional<Problem> problem = find_problem(config);
+  check_input(!problem, "[config] {}", problem ? problem->message : "");
+}
+
+void check_model(const ModelConfig& model) {
+  Config config;
+  config.model = model;
+  check_config(config);
+}
+
+}  // namespace headroom::configs

@@ -1,0 +1,190 @@
+// The formulas for the size of a model.
+#include "configs/size.h"
+
+#include <array>
+
+#include "configs/count.h"
+#include "tensor/check.h"
+
+namespace headroom::configs {
+namespace {
+
+using List = std::vector<ParameterSize>;
+
+constexpr int64_t kMostListed = 1'000'000;
+
+void add_norm(List& list, const std::string& name, const ModelConfig& m) {
+  list.push_back({name + ".weight", {m.n_embd}});
+  if (m.norm_bias()) {
+    list.push_back({name + ".bias", {m.n_embd}});
+  }
+}
+
+void add_linear(List& list, const std::string& name, int64_t out, int64_t in,
+                const ModelConfig& m) {
+  list.push_back({name + ".weight", {out, in}});
+  if (m.linear_bias()) {
+    list.push_back({name + ".bias", {out}});
+  }
+}
+
+Count total(const List& list) {
+  Count sum;
+  for (const ParameterSize& each : list) {
+    sum += each.count();
+  }
+  return sum;
+}
+
+/// Elements of the matrices in one block: what Muon steps, and what a token is multiplied with.
+Count layer_matrix_elements(const ModelConfig& model) {
+  Count sum;
+  for (const ParameterSize& each : layer_parameters(model, 0)) {
+    sum += each.shape.size() == 2 ? each.count() : 0;
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::string human_bytes(int64_t bytes) {
+  if (Count(bytes).saturated()) {
+    return "more than 8 EiB";
+  }
+  constexpr std::array kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) {
+    return fmt::format("{} bytes", bytes);
+  }
+  double value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+int64_t ParameterSize::count() const {
+  Count product = 1;
+  for (const int64_t dim : shape) {
+    product = product * dim;
+  }
+  return product.value();
+}
+
+List layer_parameters(const ModelConfig& m, int64_t layer) {
+  const std::string block = fmt::format("model.layers.{}.", layer);
+  const std::string attention = block + "self_attn.";
+  List list;
+  add_norm(list, block + "input_layernorm", m);
+  add_linear(list, attention + "q_proj", m.q_dim(), m.n_embd, m);
+  add_linear(list, attention + "k_proj", m.kv_dim(), m.n_embd, m);
+  add_linear(list, attention + "v_proj", m.kv_dim(), m.n_embd, m);
+  if (m.qk_norm) {
+    list.push_back({attention + "q_norm.weight", {m.head_dim()}});
+    list.push_back({attention + "k_norm.weight", {m.head_dim()}});
+  }
+  add_linear(list, attention + "o_proj", m.n_embd, m.q_dim(), m);
+  add_norm(list, block + "post_attention_layernorm", m);
+  if (m.mlp == MlpKind::swiglu) {
+    add_linear(list, block + "mlp.gate_proj", m.n_ff(), m.n_embd, m);
+  }
+  add_linear(list, block + "mlp.up_proj", m.n_ff(), m.n_embd, m);
+  add_linear(list, block + "mlp.down_proj", m.n_embd, m.n_ff(), m);
+  return list;
+}
+
+List outer_parameters(const ModelConfig& m, int64_t vocab_size) {
+  List list = {{"model.embed_tokens.weight", {vocab_size, m.n_embd}}};
+  if (m.position == Position::learned) {
+    list.push_back({"model.embed_positions.weight", {m.block_size, m.n_embd}});
+  }
+  add_norm(list, "model.norm", m);
+  if (!m.tie_embeddings) {
+    list.push_back({"lm_head.weight", {vocab_size, m.n_embd}});
+  }
+  return list;
+}
+
+List parameters(const ModelConfig& m, int64_t vocab_size) {
+  check_input(m.n_layer <= kMostListed,
+              "[size] the parameters of {} blocks are too many to list: at most {}", m.n_layer,
+              kMostListed);
+  const List outer = outer_parameters(m, vocab_size);
+  const auto after_blocks = outer.begin() + (m.position == Position::learned ? 2 : 1);
+  List list(outer.begin(), after_blocks);
+  for (int64_t layer = 0; layer < m.n_layer; ++layer) {
+    const List block = layer_parameters(m, layer);
+    list.insert(list.end(), block.begin(), block.end());
+  }
+  list.insert(list.end(), after_blocks, outer.end());
+  return list;
+}
+
+int64_t parameter_count(const ModelConfig& m, int64_t vocab_size) {
+  return (total(outer_parameters(m, vocab_size)) + total(layer_parameters(m, 0)) * m.n_layer)
+      .value();
+}
+
+int64_t attention_parameters_per_layer(const ModelConfig& m) {
+  const Count weights = Count(2) * m.n_embd * (Count(m.q_dim()) + m.kv_dim());
+  const Count biases =
+      m.linear_bias() ? Count(m.q_dim()) + Count(2) * m.kv_dim() + m.n_embd : Count();
+  return (weights + biases).value();
+}
+
+int64_t cache_bytes(const ModelConfig& m, int64_t tokens, int64_t batch,
+                    int64_t bytes_per_element) {
+  return (Count(2) * m.n_layer * m.n_kv_head * m.head_dim() * tokens * batch * bytes_per_element)
+      .value();
+}
+
+std::string cache_formula(const ModelConfig& m, int64_t tokens, int64_t batch,
+                          int64_t bytes_per_element) {
+  const int64_t bytes = cache_bytes(m, tokens, batch, bytes_per_element);
+  return fmt::format(
+      "2 * n_layer {} * n_kv_head {} * head_dim {} * tokens {} * batch {} * bytes {} = {}",
+      m.n_layer, m.n_kv_head, m.head_dim(), tokens, batch, bytes_per_element,
+      Count(bytes).saturated() ? human_bytes(bytes) : fmt::format("{} bytes", bytes));
+}
+
+int64_t weights_bytes(const ModelConfig& m, int64_t vocab_size) {
+  return (Count(4) * parameter_count(m, vocab_size)).value();
+}
+
+int64_t optimizer_bytes(const ModelConfig& m, int64_t vocab_size, OptimizerKind optimizer) {
+  if (optimizer == OptimizerKind::adamw) {
+    return (Count(8) * parameter_count(m, vocab_size)).value();
+  }
+  Count per_layer;
+  for (const ParameterSize& each : layer_parameters(m, 0)) {
+    per_layer += Count(each.shape.size() == 2 ? 4 : 8) * each.count();
+  }
+  return (per_layer * m.n_layer + Count(8) * total(outer_parameters(m, vocab_size))).value();
+}
+
+int64_t activation_bytes(const ModelConfig& m, int64_t vocab_size, int64_t tokens, int64_t batch,
+                         int64_t bytes_per_element) {
+  const Count heads = (Count(m.n_head) + m.n_kv_head) * m.head_dim();
+  const Count inner = Count(m.mlp == MlpKind::swiglu ? 3 : 2) * m.n_ff();
+  const Count elements = Count(4) * m.n_embd + heads * (m.qk_norm ? 3 : 2) + inner;
+  const Count scalars = Count(m.n_head) + (m.norm == Norm::layernorm ? 4 : 2);
+  const Count layer = elements * bytes_per_element + scalars * 4;
+  const Count once = (Count(3 + 4) * m.n_embd + Count(2) * m.n_ff()) * bytes_per_element;
+  const Count all_tokens = Count(tokens) * batch;
+  const Count logit_rows = all_tokens.value() < kHeadRows ? all_tokens : Count(kHeadRows);
+  return (all_tokens * (layer * m.n_layer + once) + logit_rows * vocab_size * 4 * 2).value();
+}
+
+int64_t tokens_per_step(const Config& config) {
+  return (Count(config.train.batch_size) * config.train.grad_accumulation * config.model.block_size)
+      .value();
+}
+
+int64_t step_flop(const ModelConfig& m, int64_t vocab_size, int64_t tokens) {
+  const Count matrices = layer_matrix_elements(m) * m.n_layer + Count(vocab_size) * m.n_embd;
+  const Count attention = Count(m.n_layer) * m.q_dim() * (Count(m.block_size) + 1);
+  return (Count(6) * (matrices + attention) * tokens).value();
+}
+
+}  // namespace headroom::configs

@@ -1,0 +1,77 @@
+// How large a model is before it exists: parameters, cache, memory of training and FLOP, each by a
+// formula. Results stay at the largest int64 instead of wrapping (configs/count.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "configs/config.h"
+
+namespace headroom::configs {
+
+/// One parameter tensor, named as Hugging Face's Llama names it.
+struct ParameterSize {
+  std::string name;            // "model.layers.0.self_attn.k_proj.weight"
+  std::vector<int64_t> shape;  // (out, in), or (out)
+  int64_t count() const;
+};
+
+/// The parameters of block `layer`, in the order of the forward pass.
+std::vector<ParameterSize> layer_parameters(const ModelConfig& model, int64_t layer);
+
+/// The parameters outside the blocks: embeddings, last norm, untied head.
+std::vector<ParameterSize> outer_parameters(const ModelConfig& model, int64_t vocab_size);
+
+/// All parameters: embeddings, blocks, last norm, head. Throws InputError above a million blocks:
+/// the totals below need no list.
+std::vector<ParameterSize> parameters(const ModelConfig& model, int64_t vocab_size);
+
+int64_t parameter_count(const ModelConfig& model, int64_t vocab_size);
+
+/// The four projections of one block: 2 C D (H + K), and their biases if they have any.
+int64_t attention_parameters_per_layer(const ModelConfig& model);
+
+/// The one cache formula: 2 (K and V) * n_layer * n_kv_head * head_dim * tokens * batch * bytes per
+/// element.
+int64_t cache_bytes(const ModelConfig& model, int64_t tokens, int64_t batch,
+                    int64_t bytes_per_element);
+
+/// The formula with its factors and result: "2 * n_layer 6 * n_kv_head 2 * ... = 1572864 bytes".
+std::string cache_formula(const ModelConfig& model, int64_t tokens, int64_t batch,
+                          int64_t bytes_per_element);
+
+/// Parameters and their gradients are float32 in every precision: 4 bytes each.
+int64_t weights_bytes(const ModelConfig& model, int64_t vocab_size);
+
+/// float32 state: AdamW keeps two moments per parameter; Muon one per element of a hidden matrix,
+/// and AdamW's two for the rest.
+int64_t optimizer_bytes(const ModelConfig& model, int64_t vocab_size, OptimizerKind optimizer);
+
+/// An estimate of what the tape holds when the forward pass of `batch` sequences of `tokens` tokens
+/// ends, plus the working set of the widest backward step. With e bytes per element, per token and
+/// block:
+///   e (4 C                two fused add + norm: the sum and the normalised rows of each
+///      + 2 (H + K) D      q, k, v as attention read them, and its output
+///      + (H + K) D        q and k before qk-norm, if it is on
+///      + 2 F or 3 F)      the MLP's up (and gate) projection and its activation
+///   + 4 (H + 2)           float32 log-sum-exp of attention; scale of each norm (LayerNorm: 4, with
+///   the mean)
+/// once per token: e 3 C   the embedding, the last norm's rows and the head's input gradient
+/// working set:    e (4 C + 2 F) per token, and 4 * 2 V for each of kHeadRows rows of logits.
+int64_t activation_bytes(const ModelConfig& model, int64_t vocab_size, int64_t tokens,
+                         int64_t batch, int64_t bytes_per_element);
+
+/// Rows of logits the chunked head-and-loss is taken to hold at once.
+inline constexpr int64_t kHeadRows = 1024;
+
+/// Tokens of one step: batch_size * grad_accumulation * block_size.
+int64_t tokens_per_step(const Config& config);
+
+/// FLOP of a training step over `tokens` tokens in sequences of block_size = T: 6 * (matrix
+/// parameters that multiply activations, head included) * tokens + 6 * n_layer * H * D * (T + 1) *
+/// tokens. Causal attention reads (T + 1) / 2 keys per query on average; recomputation, optimizer
+/// and masked tiles don't count.
+int64_t step_flop(const ModelConfig& model, int64_t vocab_size, int64_t tokens);
+
+}  // namespace headroom::configs
