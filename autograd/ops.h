@@ -1,0 +1,73 @@
+// The differentiable operators. Each checks its inputs, allocates its result, runs one kernel of
+// the backend and records the kernel that takes the gradient back. Letters in shapes are those of
+// kernels/backend.h.
+#pragma once
+
+#include <utility>
+
+#include "autograd/variable.h"
+#include "kernels/backend.h"
+#include "tensor/rng.h"
+
+namespace headroom::autograd {
+
+using kernels::Activation;
+using kernels::AttentionMask;
+using kernels::KVView;
+using kernels::NormKind;
+using kernels::RopeStyle;
+
+// --- ops_math.cpp ---
+
+/// x (..., in) times the transpose of w (out, in), plus b (out) if there is one: (..., out). w and
+/// b are of the compute type; under bf16 activations the product uses w rounded to bf16.
+Variable linear(const Variable& x, const Variable& w, const Variable& b = {});
+/// a + b, same shape and type.
+Variable add(const Variable& a, const Variable& b);
+Variable activation(Activation kind, const Variable& x);
+/// silu(gate) * up.
+Variable swiglu(const Variable& gate, const Variable& up);
+/// cap * tanh(x / cap).
+Variable softcap(const Variable& x, double cap);
+/// Zeroes elements with probability p and scales the others by 1 / (1 - p).
+Variable dropout(const Variable& x, double p, const RandomStream& stream);
+
+// --- ops_embedding.cpp ---
+
+/// Rows ids (...) of w (V, C), as activations of type `dtype`: (..., C). Throws on an id outside
+/// [0, V).
+Variable embedding(const Tensor& ids, const Variable& w, DType dtype);
+
+// --- ops_norm.cpp ---
+
+/// norm(x) * w + b over the last axis; w and b (C) optional.
+Variable norm(NormKind kind, const Variable& x, const Variable& w, const Variable& b, double eps);
+/// {x + delta, norm(x + delta)} in one pass: the residual addition and the norm that follows it.
+std::pair<Variable, Variable> add_norm(NormKind kind, const Variable& x, const Variable& delta,
+                                       const Variable& w, const Variable& b, double eps);
+
+// --- ops_attention.cpp ---
+
+/// Rotates each head of x (B, T, heads, D) by the angles of table (R, D/2, 2); R divides B * T.
+Variable rope(const Variable& x, const Tensor& table, RopeStyle style);
+
+struct AttentionOptions {
+  double scale = 1.0;
+  AttentionMask mask;
+  Variable sink_logits;  // (H), optional
+  Tensor q_sink;         // (B, T, H, Dk), optional; inference only
+};
+/// Causal attention of q (B, T, H, Dk) over what `kv` shows: (B, T, H, Dv). While recording, kv
+/// must be the dense view of k (B, S, K, Dk) and v (B, S, K, Dv), to which the gradients go.
+Variable attention(const Variable& q, const Variable& k, const Variable& v, const KVView& kv,
+                   const AttentionOptions& options);
+
+// --- ops_loss.cpp ---
+
+/// Mean over the targets that are not -1 of -log softmax(softcap(x wᵀ))[target]: x (N, C), w (V,
+/// C), targets i32 (N); one number of the compute type. Works through the rows in chunks, gradient
+/// included, so that the (N, V) logits never exist whole. cap 0: none.
+Variable linear_cross_entropy(const Variable& x, const Variable& w, const Tensor& targets,
+                              double cap = 0);
+
+}  // namespace headroom::autograd

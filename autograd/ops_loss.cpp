@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "autograd/ops.h"
+
+namespace headroom::autograd {
+
+using kernels::backend;
+using kernels::Transpose;
+
+namespace {
+
+/// Rows per chunk: logits of about 16 MB, so that they are still in the cache when their gradient
+/// is multiplied.
+int64_t chunk_rows(int64_t vocab) {
+  return std::clamp<int64_t>((int64_t{1} << 22) / vocab, 64, 4096);
+}
+
+/// The loss of one chunk of rows after another, and the gradients it leaves behind.
+class ChunkedHead {
+ public:
+  ChunkedHead(const Variable& x, const Variable& w, double cap, bool with_gradient)
+      : x_(x.value()),
+        w_(w.as(x.dtype())),
+        cap_(cap),
+        compute_(compute_type(x.dtype())),
+        kernels_(backend(x.device())) {
+    if (with_gradient) {
+      dx = Tensor::empty(x_.shape(), x_.dtype(), x_.device());
+      dw = Tensor::empty(w_.shape(), compute_, w_.device());
+    }
+  }
+
+  /// Sum of the chunk's losses; gradients are scaled by `scale`.
+  double run(int64_t begin, int64_t end, const Tensor& targets, double scale) {
+    const Tensor rows = x_.rows(begin, end);
+    Tensor logits = Tensor::empty({end - begin, w_.dim(0)}, compute_, x_.device());
+    Tensor losses = Tensor::empty({end - begin}, compute_, x_.device());
+    kernels_.matmul(rows, Transpose::no, w_, Transpose::yes, {logits});
+    if (cap_ > 0) {
+      kernels_.softcap(logits, cap_, logits);
+    }
+    Tensor dlogits = gradient_buffer(logits);
+    kernels_.cross_entropy(logits, targets.rows(begin, end), scale, losses, dlogits);
+    if (dlogits.defined()) {
+      backward(rows, logits, dlogits, begin, end);
+    }
+    return sum(losses);
+  }
+
+  Tensor dx, dw;
+
+ private:
+  Tensor gradient_buffer(const Tensor& logits) const {
+    if (!dx.defined()) {
+      return {};
+    }
+    if (cap_ > 0) {  // the cap's derivative needs the logits, and float32 sums
+      return Tensor::empty(logits.shape(), compute_, logits.device());
+    }
+    return x_.dtype() == compute_ ? logits
+                                  : Tensor::empty(logits.shape(), x_.dtype(), logits.device());
+  }
+
+  void backward(const Tensor& rows, const Tensor& logits, Tensor dlogits, int64_t begin,
+                int64_t end) {
+    if (cap_ > 0) {
+      kernels_.softcap_backward(logits, cap_, dlogits, {dlogits});
+      Tensor narrow = Tensor::empty(dlogits.shape(), x_.dtype(), dlogits.device());
+      kernels_.cast(dlogits, narrow);
+      dlogits = narrow;
+    }
+    kernels_.matmul(dlogits, Transpose::no, w_, Transpose::no, {dx.rows(begin, end)});
+    kernels_.matmul(dlogits, Transpose::yes, rows, Transpose::no, {dw, begin > 0});
+  }
+
+  double sum(const Tensor& losses) const {
+    double total = 0;
+    if (compute_ == DType::f64) {
+      for (const double loss : losses.to_vector<double>()) total += loss;
+    } else {
+      for (const float loss : losses.to_vector<float>()) total += loss;
+    }
+    return total;
+  }
+
+  const Tensor x_, w_;
+  const double cap_;
+  const DType compute_;
+  kernels::Backend& kernels_;
+};
+
+}  // namespace
+
+Variable linear_cross_entropy(const Variable& x, const Variable& w, const Tensor& targets,
+                              double cap) {
+  check(x.shape().rank() == 2 && w.shape().rank() == 2 && x.dim(1) == w.dim(1) &&
+            targets.numel() == x.dim(0),
+        "[cross_entropy] x (N, C), w (V, C) and N targets are needed: got {}, {} and {}",
+        to_string(x.shape()), to_string(w.shape()), targets.numel());
+  const std::vector<int32_t> host = targets.to_vector<int32_t>();
+  for (const int32_t t : host) {
+    check(t >= -1 && t < w.dim(0), "[cross_entropy] targets must be in -1..{}: got {}",
+          w.dim(0) - 1, t);
+  }
+  const auto counted = std::count_if(host.begin(), host.end(), [](int32_t t) { return t >= 0; });
+  check(counted > 0, "[cross_entropy] no row has a target");
+  const double scale = 1.0 / static_cast<double>(counted);
+  ChunkedHead head(x, w, cap, recording() && (x.requires_grad() || w.requires_grad()));
+  const int64_t chunk = chunk_rows(w.dim(0));
+  double total = 0;
+  for (int64_t begin = 0; begin < x.dim(0); begin += chunk) {
+    total += head.run(begin, std::min(begin + chunk, x.dim(0)), targets, scale);
+  }
+  Tensor loss = Tensor::empty({}, compute_type(x.dtype()), x.device());
+  backend(x.device()).fill(loss, total * scale);
+  // Gradients were made with the logits at hand; what is left is the upstream factor, 1 in ordinary
+  // training.
+  return record("cross_entropy", loss, {x, w}, [dx = head.dx, dw = head.dw](Gradients& g) {
+    const double upstream = g.of().item();
+    for (auto [input, gradient] : {std::pair(0, dx), std::pair(1, dw)}) {
+      if (upstream != 1.0) {
+        backend(gradient.device()).scale(gradient, upstream, {gradient});
+      }
+      g.add(static_cast<size_t>(input), gradient);
+    }
+  });
+}
+
+}  // namespace headroom::autograd

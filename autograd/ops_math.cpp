@@ -1,0 +1,101 @@
+#include "autograd/ops.h"
+
+namespace headroom::autograd {
+
+using kernels::backend;
+using kernels::Into;
+using kernels::Transpose;
+
+namespace {
+
+Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
+
+void check_same(const char* op, const Variable& a, const Variable& b) {
+  check(a.shape() == b.shape() && a.dtype() == b.dtype(),
+        "[{}] shapes and types must agree: got {} {} and {} {}", op, name_of(a.dtype()),
+        to_string(a.shape()), name_of(b.dtype()), to_string(b.shape()));
+}
+
+}  // namespace
+
+Variable linear(const Variable& x, const Variable& w, const Variable& b) {
+  check(w.shape().rank() == 2 && x.dim(-1) == w.dim(1),
+        "[linear] x (..., in) and w (out, in) must agree: got {} and {}", to_string(x.shape()),
+        to_string(w.shape()));
+  check(w.dtype() == compute_type(x.dtype()),
+        "[linear] weights for {} activations must be {}: got {}", name_of(x.dtype()),
+        name_of(compute_type(x.dtype())), name_of(w.dtype()));
+  const int64_t in = w.dim(1), out = w.dim(0), rows = x.value().numel() / in;
+  const Tensor x2 = x.value().reshape({rows, in}), weights = w.as(x.dtype());
+  Tensor y = Tensor::empty(x.shape().with_last(out), x.dtype(), x.device());
+  Tensor y2 = y.reshape({rows, out});
+  backend(x.device()).matmul(x2, Transpose::no, weights, Transpose::yes, {y2});
+  if (b.defined()) {
+    backend(x.device()).add_bias(y2, b.value());
+  }
+  return record("linear", y, {x, w, b}, [x2, weights, rows, in, out](Gradients& g) {
+    const Tensor dy = g.of().reshape({rows, out});
+    auto& device = backend(dy.device());
+    if (Into dx = g.into(0); dx.wanted()) {
+      dx.tensor = dx.tensor.reshape({rows, in});
+      device.matmul(dy, Transpose::no, weights, Transpose::no, dx);
+    }
+    if (const Into dw = g.into(1); dw.wanted()) {
+      device.matmul(dy, Transpose::yes, x2, Transpose::no, dw);
+    }
+    if (const Into db = g.into(2); db.wanted()) {
+      device.sum_rows(dy, db);
+    }
+  });
+}
+
+Variable add(const Variable& a, const Variable& b) {
+  check_same("add", a, b);
+  Tensor y = empty_like(a.value());
+  backend(a.device()).add(a.value(), b.value(), y);
+  return record("add", y, {a, b}, [](Gradients& g) {
+    g.add(0, g.of());
+    g.add(1, g.of());
+  });
+}
+
+Variable activation(Activation kind, const Variable& x) {
+  Tensor y = empty_like(x.value());
+  backend(x.device()).activation(kind, x.value(), y);
+  return record("activation", y, {x}, [kind, saved = x.value()](Gradients& g) {
+    backend(saved.device()).activation_backward(kind, saved, g.of(), g.into(0));
+  });
+}
+
+Variable swiglu(const Variable& gate, const Variable& up) {
+  check_same("swiglu", gate, up);
+  Tensor y = empty_like(up.value());
+  backend(up.device()).swiglu(gate.value(), up.value(), y);
+  return record("swiglu", y, {gate, up}, [gate = gate.value(), up = up.value()](Gradients& g) {
+    // The kernel writes both; an input that wants none gets a buffer that is dropped.
+    Into dgate = g.into(0), dup = g.into(1);
+    dgate.tensor = dgate.wanted() ? dgate.tensor : empty_like(gate);
+    dup.tensor = dup.wanted() ? dup.tensor : empty_like(up);
+    backend(up.device()).swiglu_backward(gate, up, g.of(), dgate, dup);
+  });
+}
+
+Variable softcap(const Variable& x, double cap) {
+  check(cap > 0, "[softcap] the cap must be positive: got {}", cap);
+  Tensor y = empty_like(x.value());
+  backend(x.device()).softcap(x.value(), cap, y);
+  return record("softcap", y, {x}, [cap, y](Gradients& g) {
+    backend(y.device()).softcap_backward(y, cap, g.of(), g.into(0));
+  });
+}
+
+Variable dropout(const Variable& x, double p, const RandomStream& stream) {
+  check(p >= 0 && p < 1, "[dropout] the probability must be in [0, 1): got {}", p);
+  Tensor y = empty_like(x.value());
+  backend(x.device()).dropout(x.value(), p, stream, {y});
+  return record("dropout", y, {x}, [p, stream](Gradients& g) {
+    backend(g.of().device()).dropout(g.of(), p, stream, g.into(0));
+  });
+}
+
+}  // namespace headroom::autograd

@@ -1,0 +1,197 @@
+#include "autograd/variable.h"
+
+#include <atomic>
+#include <map>
+#include <utility>
+
+namespace headroom::autograd {
+
+namespace {
+thread_local bool recording_on = true;
+std::atomic<int64_t> node_count{0};
+std::atomic<uint64_t> next_sequence{0};
+const Tensor kAbsent;
+}  // namespace
+
+struct Variable::State {
+  Tensor value;
+  Tensor grad;
+  bool requires_grad = false;
+  std::shared_ptr<Node> producer;  // absent for leaves
+  Tensor converted;                // value in another type, see as()
+  uint64_t version = 0, converted_version = 0;
+};
+
+struct Variable::Node {
+  Node(const char* name, std::vector<Variable> from, Backward how)
+      : op(name), sequence(next_sequence++), inputs(std::move(from)), backward(std::move(how)) {
+    ++node_count;
+  }
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  ~Node() { --node_count; }
+
+  const char* op;
+  uint64_t sequence;  // an input's producer always has a smaller one
+  std::vector<Variable> inputs;
+  std::vector<std::weak_ptr<State>> outputs;
+  Backward backward;
+};
+
+Variable::Variable(Tensor value, bool requires_grad) : state_(std::make_shared<State>()) {
+  state_->value = std::move(value);
+  state_->requires_grad = requires_grad;
+}
+
+const Tensor& Variable::value() const {
+  check(defined(), "[autograd] asked for the value of an absent variable");
+  return state_->value;
+}
+bool Variable::requires_grad() const { return defined() && state_->requires_grad; }
+const Tensor& Variable::grad() const { return defined() ? state_->grad : kAbsent; }
+void Variable::clear_grad() { state_->grad = Tensor(); }
+void Variable::changed() { ++state_->version; }
+uint64_t Variable::version() const { return state_->version; }
+
+const Tensor& Variable::as(DType dtype) const {
+  State& s = *state_;
+  if (s.value.dtype() == dtype) {
+    return s.value;
+  }
+  if (!s.converted.defined() || s.converted.dtype() != dtype || s.converted_version != s.version) {
+    if (!s.converted.defined() || s.converted.dtype() != dtype) {
+      s.converted = Tensor::empty(s.value.shape(), dtype, s.value.device());
+    }
+    kernels::backend(device()).cast(s.value, s.converted);
+    s.converted_version = s.version;
+  }
+  return s.converted;
+}
+
+Variable Variable::reshape(const Shape& shape) const {
+  const Shape before = value().shape();
+  return record("reshape", value().reshape(shape), {*this},
+                [before](Gradients& g) { g.add(0, g.of().reshape(before)); });
+}
+
+void Variable::backward() const {
+  check(value().numel() == 1, "[backward] a gradient needs one number to differentiate: shape {}",
+        to_string(shape()));
+  Tensor one = Tensor::empty(shape(), dtype(), device());
+  kernels::backend(device()).fill(one, 1.0);
+  backward(one);
+}
+
+void Variable::backward(const Tensor& upstream) const {
+  check(requires_grad() && state_->producer != nullptr,
+        "[backward] nothing was recorded for this variable: no input requires a gradient, or "
+        "recording was off");
+  check(upstream.shape() == shape() && upstream.dtype() == dtype(),
+        "[backward] upstream gradient {} {} for a variable {} {}", name_of(upstream.dtype()),
+        to_string(upstream.shape()), name_of(dtype()), to_string(shape()));
+  state_->grad = upstream;
+  // Latest first: when a node's turn comes, everything that used its outputs has had its turn.
+  std::map<uint64_t, std::shared_ptr<Node>, std::greater<>> pending;
+  pending.emplace(state_->producer->sequence, state_->producer);
+  while (!pending.empty()) {
+    const std::shared_ptr<Node> node = pending.begin()->second;
+    pending.erase(pending.begin());
+    check(node->backward != nullptr,
+          "[backward] {}: this part of the tape was freed by an earlier backward pass", node->op);
+    std::vector<Tensor> output_grads;
+    for (const auto& weak : node->outputs) {
+      const auto output = weak.lock();
+      output_grads.push_back(output == nullptr ? Tensor() : std::exchange(output->grad, Tensor()));
+    }
+    Gradients gradients(std::move(output_grads), node->inputs);
+    node->backward(gradients);
+    gradients.finish();
+    for (const Variable& input : node->inputs) {
+      if (input.requires_grad() && input.state_->producer != nullptr &&
+          input.state_->grad.defined()) {
+        pending.emplace(input.state_->producer->sequence, input.state_->producer);
+      }
+    }
+    node->backward = nullptr;  // frees what the forward pass saved for it
+    node->inputs.clear();
+  }
+}
+
+bool Gradients::wanted(size_t input) const { return inputs_[input].requires_grad(); }
+
+kernels::Into Gradients::into(size_t input) {
+  if (!wanted(input)) {
+    return {};
+  }
+  Variable::State& s = *inputs_[input].state_;
+  for (size_t earlier = 0; earlier < input; ++earlier) {
+    if (inputs_[earlier].state_.get() ==
+        &s) {  // one kernel can't write two gradients into one buffer
+      apart_.emplace_back(input, Tensor::empty(s.value.shape(), s.value.dtype(), s.value.device()));
+      return {apart_.back().second, false};
+    }
+  }
+  if (!s.grad.defined()) {
+    s.grad = Tensor::empty(s.value.shape(), s.value.dtype(), s.value.device());
+    return {s.grad, false};
+  }
+  if (s.grad.shared()) {  // add() took it from someone who may still read it
+    s.grad = s.grad.clone();
+  }
+  return {s.grad, true};
+}
+
+void Gradients::add(size_t input, const Tensor& gradient) {
+  if (!wanted(input)) {
+    return;
+  }
+  Variable::State& s = *inputs_[input].state_;
+  if (!s.grad.defined()) {
+    s.grad = gradient;
+    return;
+  }
+  if (s.grad.shared()) {
+    s.grad = s.grad.clone();
+  }
+  kernels::backend(gradient.device()).scale(gradient, 1.0, {s.grad, true});
+}
+
+void Gradients::finish() {
+  for (const auto& [input, gradient] : apart_) {
+    add(input, gradient);
+  }
+}
+
+std::vector<Variable> record(const char* op, std::vector<Tensor> values,
+                             std::vector<Variable> inputs, Backward backward) {
+  bool wanted = false;
+  for (const Variable& input : inputs) {
+    wanted = wanted || input.requires_grad();
+  }
+  wanted = wanted && recording_on;
+  const auto node =
+      wanted ? std::make_shared<Variable::Node>(op, std::move(inputs), std::move(backward))
+             : nullptr;
+  std::vector<Variable> outputs;
+  for (Tensor& value : values) {
+    Variable output(std::move(value), wanted);
+    if (node != nullptr) {
+      output.state_->producer = node;
+      node->outputs.push_back(output.state_);
+    }
+    outputs.push_back(std::move(output));
+  }
+  return outputs;
+}
+
+Variable record(const char* op, Tensor value, std::vector<Variable> inputs, Backward backward) {
+  std::vector<Tensor> values{std::move(value)};
+  return record(op, std::move(values), std::move(inputs), std::move(backward))[0];
+}
+
+NoGrad::NoGrad() : before_(std::exchange(recording_on, false)) {}
+NoGrad::~NoGrad() { recording_on = before_; }
+bool recording() { return recording_on; }
+int64_t live_nodes() { return node_count; }
+
+}  // namespace headroom::autograd

@@ -1,0 +1,115 @@
+// A Variable is a Tensor with a gradient and a producer; the tape is the chain of producers. Copies
+// are handles to the same value. Everything differentiable is made by record(), which each operator
+// in ops.h calls once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "tensor/tensor.h"
+
+namespace headroom::autograd {
+
+class Gradients;
+/// Adds the gradients of a node's inputs to their buffers. It captures Tensors, never Variables:
+/// there are no cycles, and what it captures is exactly what the forward pass keeps for it.
+using Backward = std::function<void(Gradients&)>;
+
+class Variable {
+ public:
+  Variable() = default;  // absent: defined() is false
+  /// A leaf. Its gradient is kept when `requires_grad`.
+  explicit Variable(Tensor value, bool requires_grad = false);
+
+  bool defined() const { return state_ != nullptr; }
+  const Tensor& value() const;
+  const Shape& shape() const { return value().shape(); }
+  int64_t dim(int i) const { return value().dim(i); }
+  DType dtype() const { return value().dtype(); }
+  Device device() const { return value().device(); }
+
+  bool requires_grad() const;
+  /// The sum of the gradients of all backward passes since clear_grad(); absent when there was
+  /// none.
+  const Tensor& grad() const;
+  void clear_grad();
+
+  /// Gradients of this one-element variable with respect to every leaf that led to it. Frees the
+  /// tape it walks.
+  void backward() const;
+  /// The same with an upstream gradient of this variable's shape and type.
+  void backward(const Tensor& upstream) const;
+
+  /// A view under another shape; gradients flow through.
+  Variable reshape(const Shape& shape) const;
+
+  /// The value in another type, made once and kept until changed() is called: how matrices in
+  /// float32 meet activations in bf16.
+  const Tensor& as(DType dtype) const;
+  /// Whoever writes to value()'s memory says so.
+  void changed();
+  /// How often that happened.
+  uint64_t version() const;
+
+ private:
+  struct State;
+  struct Node;
+  friend class Gradients;
+  friend std::vector<Variable> record(const char*, std::vector<Tensor>, std::vector<Variable>,
+                                      Backward);
+  std::shared_ptr<State> state_;
+};
+
+/// What a Backward closure sees: the gradients of the node's outputs, and where those of its inputs
+/// go.
+class Gradients {
+ public:
+  /// Gradient of output i; absent when nothing used that output.
+  const Tensor& of(size_t output = 0) const { return outputs_[output]; }
+  /// Buffer for the gradient of input i, of the input's shape and type: to be overwritten at the
+  /// first write and added to afterwards. Not wanted when the input needs none.
+  kernels::Into into(size_t input);
+  bool wanted(size_t input) const;
+  /// Adds `gradient` to that of input i. The first one is taken as it is, without a copy.
+  void add(size_t input, const Tensor& gradient);
+
+ private:
+  friend class Variable;
+  Gradients(std::vector<Tensor> outputs, std::vector<Variable>& inputs)
+      : outputs_(std::move(outputs)), inputs_(inputs) {}
+  /// Adds what into() kept apart.
+  void finish();
+  std::vector<Tensor> outputs_;
+  std::vector<Variable>& inputs_;
+  std::vector<std::pair<size_t, Tensor>>
+      apart_;  // gradients of inputs that are the same variable as an earlier one
+};
+
+/// The result of an operator: remembers `backward` when an input requires a gradient and recording
+/// is on, and is a plain value otherwise.
+Variable record(const char* op, Tensor value, std::vector<Variable> inputs, Backward backward);
+/// The same for operators with several outputs.
+std::vector<Variable> record(const char* op, std::vector<Tensor> values,
+                             std::vector<Variable> inputs, Backward backward);
+
+/// While one lives, this thread records nothing and keeps nothing.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool before_;
+};
+bool recording();
+
+/// Tape nodes alive in this process: 0 during generation and after every backward pass.
+int64_t live_nodes();
+
+}  // namespace headroom::autograd

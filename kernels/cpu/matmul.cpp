@@ -1,0 +1,134 @@
+// Matrix products: oneDNN for f32 and bf16, a plain loop for the f64 of gradient checks, and
+// few_rows.cpp where a product has so few rows that reading the weights once is all that counts.
+#include <dnnl.hpp>
+
+#include <array>
+#include <map>
+#include <vector>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/few_rows.h"
+#include "kernels/cpu/parallel.h"
+
+namespace headroom::kernels::cpu {
+
+namespace {
+
+/// What tells one product's primitive from another's.
+struct Product {
+  int64_t m, n, k;
+  Transpose ta, tb;
+  DType operands, result;
+  bool add;
+  auto operator<=>(const Product&) const = default;
+};
+
+dnnl::memory::data_type onednn_type(DType dtype) {
+  return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+dnnl::memory::desc matrix(int64_t rows, int64_t cols, Transpose t, DType dtype) {
+  const auto strides =
+      t == Transpose::no ? dnnl::memory::dims{cols, 1} : dnnl::memory::dims{1, rows};
+  return {{rows, cols}, onednn_type(dtype), strides};
+}
+
+/// oneDNN's engine and the primitives made so far; making one compiles code, so each is made once.
+class OneDnn {
+ public:
+  void run(const Product& p, const void* a, const void* b, void* out) {
+    auto it = cache_.find(p);
+    if (it == cache_.end()) {
+      it = cache_.emplace(p, make(p)).first;
+    }
+    const Entry& e = it->second;
+    // oneDNN takes non-const pointers for inputs it does not write.
+    e.primitive.execute(stream_, {{DNNL_ARG_SRC, {e.a, engine_, const_cast<void*>(a)}},
+                                  {DNNL_ARG_WEIGHTS, {e.b, engine_, const_cast<void*>(b)}},
+                                  {DNNL_ARG_DST, {e.out, engine_, out}}});
+  }
+
+ private:
+  struct Entry {
+    dnnl::memory::desc a, b, out;
+    dnnl::matmul primitive;
+  };
+
+  Entry make(const Product& p) const {
+    const auto a = matrix(p.m, p.k, p.ta, p.operands), b = matrix(p.k, p.n, p.tb, p.operands);
+    const auto out = matrix(p.m, p.n, Transpose::no, p.result);
+    dnnl::primitive_attr attributes;
+    if (p.add) {
+      dnnl::post_ops sum;
+      sum.append_sum();
+      attributes.set_post_ops(sum);
+    }
+#if DNNL_VERSION_MAJOR >= 3
+    const dnnl::matmul::primitive_desc description(engine_, a, b, out, attributes);
+#else
+    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, out), attributes,
+                                                   engine_);
+#endif
+    return {a, b, out, dnnl::matmul(description)};
+  }
+
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  std::map<Product, Entry> cache_;
+};
+
+std::vector<double> transposed(const double* x, int64_t rows, int64_t cols) {
+  std::vector<double> t(static_cast<size_t>(rows * cols));
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < cols; ++c) {
+      t[static_cast<size_t>(c * rows + r)] = x[r * cols + c];
+    }
+  }
+  return t;
+}
+
+void matmul_f64(const Product& p, const double* a, const double* b, double* out) {
+  const auto a_rows = p.ta == Transpose::yes ? transposed(a, p.k, p.m) : std::vector<double>();
+  const auto b_rows = p.tb == Transpose::yes ? transposed(b, p.n, p.k) : std::vector<double>();
+  a = a_rows.empty() ? a : a_rows.data();
+  b = b_rows.empty() ? b : b_rows.data();
+  parallel_rows(p.m, p.n * p.k, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      double* row = out + i * p.n;
+      if (!p.add) {
+        std::fill_n(row, p.n, 0.0);
+      }
+      for (int64_t k = 0; k < p.k; ++k) {
+        const double factor = a[i * p.k + k];
+        for (int64_t j = 0; j < p.n; ++j) {
+          row[j] += factor * b[k * p.n + j];
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void CpuBackend::matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
+                        const Into& out) {
+  Tensor result = out.tensor;
+  const int64_t m = result.dim(0), n = result.dim(1), k = a.dim(ta == Transpose::no ? 1 : 0);
+  const Product product{m, n, k, ta, tb, a.dtype(), result.dtype(), out.add};
+  if (m == 0 || n == 0 || k == 0) {
+    if (!out.add) {
+      result.zero();  // a sum of nothing
+    }
+    return;
+  }
+  if (a.dtype() == DType::f64) {
+    matmul_f64(product, a.data<double>(), b.data<double>(), result.data<double>());
+  } else if (m <= kFewRows && ta == Transpose::no && tb == Transpose::yes && !out.add) {
+    few_rows(a, b, result);
+  } else {
+    static OneDnn onednn;
+    onednn.run(product, a.raw(), b.raw(), result.raw());
+  }
+}
+
+}  // namespace headroom::kernels::cpu

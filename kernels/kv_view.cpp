@@ -1,0 +1,24 @@
+#include "kernels/kv_view.h"
+
+#include <vector>
+
+namespace headroom::kernels {
+
+KVView dense_view(const Tensor& k, const Tensor& v, int64_t T) {
+  const int64_t B = k.dim(0), S = k.dim(1), blocks = (S + KVView::kBlock - 1) / KVView::kBlock;
+  std::vector<int32_t> slots, starts;
+  for (int64_t b = 0; b < B; ++b) {
+    for (int64_t n = 0; n < blocks; ++n) {
+      slots.push_back(static_cast<int32_t>(b * S + n * KVView::kBlock));
+      starts.push_back(static_cast<int32_t>(n * KVView::kBlock));
+    }
+  }
+  const std::vector<int32_t> lengths(static_cast<size_t>(B), static_cast<int32_t>(S));
+  const std::vector<int32_t> counts(static_cast<size_t>(B), static_cast<int32_t>(T));
+  const Device device = k.device();
+  return {k.reshape({B * S, k.dim(2), k.dim(3)}),   v.reshape({B * S, v.dim(2), v.dim(3)}),
+          Tensor::from(slots, {B, blocks}, device), Tensor::from(starts, {B, blocks}, device),
+          Tensor::from(lengths, {B}, device),       Tensor::from(counts, {B}, device)};
+}
+
+}  // namespace headroom::kernels

@@ -1,0 +1,23 @@
+// How many threads the kernels use, and what the processor under them can do.
+#pragma once
+
+#include <string>
+
+namespace headroom::kernels {
+
+/// Cores this process may use: its affinity mask, and the CPU quota of its control group where that
+/// is less.
+int available_cores();
+/// Sets the number of threads of the CPU kernels; 0 means available_cores(). More than that is
+/// capped. Returns the number in use.
+int set_threads(int asked);
+int threads();
+
+/// Whether the processor multiplies bf16 pairs natively (AVX512_BF16): what precision `auto` asks.
+bool has_native_bf16();
+/// The instruction set the kernels were dispatched to ("AVX3", "AVX2", ...), and the GEMM library
+/// with its version.
+std::string simd_name();
+std::string gemm_name();
+
+}  // namespace headroom::kernels
