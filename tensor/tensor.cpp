@@ -21,6 +21,8 @@ struct Tensor::Storage {
 };
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+  check(static_cast<size_t>(shape.numel()) <= SIZE_MAX / 2 / size_of(dtype),
+        "[tensor] no memory holds {} {} elements", shape.numel(), name_of(dtype));
   Tensor t;
   t.shape_ = shape;
   t.dtype_ = dtype;

@@ -8,8 +8,10 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "tensor/check.h"
@@ -160,6 +162,34 @@ RunResult Program::wait() {
 
 RunResult run_program(const std::vector<std::string>& arguments, const RunOptions& options) {
   return Program(arguments, options).wait();
+}
+
+int in_child(const std::function<int()>& work) {
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  check(child >= 0, "fork: {}", std::strerror(errno));
+  if (child == 0) {
+    int status = 99;
+    try {
+      status = work();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "in the child: %s\n", e.what());
+    }
+    std::fflush(nullptr);
+    ::_exit(status);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void limit_memory([[maybe_unused]] uint64_t more) {
+#if !defined(__SANITIZE_ADDRESS__)
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  limit(RLIMIT_AS, pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) + more);
+#endif
 }
 
 }  // namespace headroom::testing

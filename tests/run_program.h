@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -71,5 +72,13 @@ class Program {
 };
 
 RunResult run_program(const std::vector<std::string>& arguments, const RunOptions& options = {});
+
+/// Runs `work` in a fork of this process and returns the exit status it returned, or 128 + the
+/// signal that ended it. What it throws is printed and gives 99.
+int in_child(const std::function<int()>& work);
+
+/// Leaves this process (a child, in practice) `more` bytes of address space beyond what it holds
+/// now. Under AddressSanitizer, whose shadow needs terabytes, it does nothing.
+void limit_memory(uint64_t more);
 
 }  // namespace headroom::testing
