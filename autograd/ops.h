@@ -29,8 +29,9 @@ Variable activation(Activation kind, const Variable& x);
 Variable swiglu(const Variable& gate, const Variable& up);
 /// cap * tanh(x / cap).
 Variable softcap(const Variable& x, double cap);
-/// Zeroes elements with probability p and scales the others by 1 / (1 - p).
-Variable dropout(const Variable& x, double p, const RandomStream& stream);
+/// Zeroes elements with probability p and scales the others by 1 / (1 - p); element i is decided by
+/// the stream's number first + i.
+Variable dropout(const Variable& x, double p, const RandomStream& stream, int64_t first = 0);
 
 // --- ops_embedding.cpp ---
 

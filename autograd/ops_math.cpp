@@ -89,12 +89,12 @@ Variable softcap(const Variable& x, double cap) {
   });
 }
 
-Variable dropout(const Variable& x, double p, const RandomStream& stream) {
+Variable dropout(const Variable& x, double p, const RandomStream& stream, int64_t first) {
   check(p >= 0 && p < 1, "[dropout] the probability must be in [0, 1): got {}", p);
   Tensor y = empty_like(x.value());
-  backend(x.device()).dropout(x.value(), p, stream, {y});
-  return record("dropout", y, {x}, [p, stream](Gradients& g) {
-    backend(g.of().device()).dropout(g.of(), p, stream, g.into(0));
+  backend(x.device()).dropout(x.value(), p, stream, first, {y});
+  return record("dropout", y, {x}, [p, stream, first](Gradients& g) {
+    backend(g.of().device()).dropout(g.of(), p, stream, first, g.into(0));
   });
 }
 

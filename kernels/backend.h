@@ -105,8 +105,10 @@ class Backend {
   virtual void swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& dy,
                                const Into& dgate, const Into& dup) = 0;
   /// y (+)= x with each element kept with probability 1 - p and divided by it, or set to 0. Element
-  /// i is decided by the i-th number of the stream: the same call on dy is the backward pass.
-  virtual void dropout(const Tensor& x, double p, const RandomStream& stream, const Into& y) = 0;
+  /// i is decided by the (first + i)-th number of the stream: the same call on dy is the backward
+  /// pass.
+  virtual void dropout(const Tensor& x, double p, const RandomStream& stream, int64_t first,
+                       const Into& y) = 0;
 
   // --- products
   // ----------------------------------------------------------------------------------------------------

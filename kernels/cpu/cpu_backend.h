@@ -14,7 +14,8 @@ class CpuBackend final : public Backend {
   void add(const Tensor& a, const Tensor& b, Tensor& y) override;
   void softcap(const Tensor& x, double cap, Tensor& y) override;
   void softcap_backward(const Tensor& y, double cap, const Tensor& dy, const Into& dx) override;
-  void dropout(const Tensor& x, double p, const RandomStream& stream, const Into& y) override;
+  void dropout(const Tensor& x, double p, const RandomStream& stream, int64_t first,
+               const Into& y) override;
   void add_bias(Tensor& x, const Tensor& bias) override;
   void sum_rows(const Tensor& x, const Into& out) override;
 

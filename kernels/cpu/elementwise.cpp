@@ -191,21 +191,22 @@ void CpuBackend::fill(Tensor& x, double value) {
 }
 
 // The mask is made of the stream's numbers alone, so forward and backward agree without storing it.
-void CpuBackend::dropout(const Tensor& x, double p, const RandomStream& stream, const Into& y) {
+void CpuBackend::dropout(const Tensor& x, double p, const RandomStream& stream, int64_t first,
+                         const Into& y) {
   for_type(x.dtype(), [&]<class S, class C>() {
     const S* px = x.data<S>();
     S* py = y.data<S>();
     const auto keep = static_cast<C>(1 / (1 - p));
     const auto threshold = static_cast<uint64_t>(p * 4294967296.0);
-    // One Philox block serves four neighbours.
     parallel_ranges(x.numel(), kElementGrain, [&](int64_t begin, int64_t end) {
-      std::array<uint32_t, 4> block{};
+      std::array<uint32_t, 4> block{};  // one Philox block serves four neighbours
       for (int64_t i = begin; i < end; ++i) {
-        if (i == begin || i % 4 == 0) {
-          block = stream.block(static_cast<uint64_t>(i / 4));
+        const int64_t n = first + i;
+        if (i == begin || n % 4 == 0) {
+          block = stream.block(static_cast<uint64_t>(n / 4));
         }
         const C kept =
-            block[static_cast<size_t>(i % 4)] >= threshold ? static_cast<C>(px[i]) * keep : C(0);
+            block[static_cast<size_t>(n % 4)] >= threshold ? static_cast<C>(px[i]) * keep : C(0);
         py[i] = S(y.add ? static_cast<C>(py[i]) + kept : kept);
       }
     });

@@ -1,0 +1,60 @@
+#include "nn/attention.h"
+
+#include <cmath>
+
+#include "kernels/kv_view.h"
+#include "nn/init.h"
+
+namespace headroom::nn {
+
+Attention::Attention(const Scope& scope, const configs::ModelConfig& model, int64_t layer)
+    : model_(model),
+      layer_(layer),
+      q_proj_(scope.in("q_proj"), model.n_embd, model.q_dim(), model.linear_bias(), kInitSd),
+      k_proj_(scope.in("k_proj"), model.n_embd, model.kv_dim(), model.linear_bias(), kInitSd),
+      v_proj_(scope.in("v_proj"), model.n_embd, model.kv_dim(), model.linear_bias(), kInitSd),
+      o_proj_(scope.in("o_proj"), model.q_dim(), model.n_embd, model.linear_bias(),
+              residual_sd(model)) {
+  child(q_proj_);
+  child(k_proj_);
+  child(v_proj_);
+  if (model.qk_norm) {
+    for (auto* norm : {&q_norm_, &k_norm_}) {
+      const char* name = norm == &q_norm_ ? "q_norm" : "k_norm";
+      *norm = std::make_unique<Norm>(scope.in(name), model.head_dim(), configs::Norm::rmsnorm,
+                                     false, model.norm_eps);
+      child(**norm);
+    }
+  }
+  child(o_proj_);
+}
+
+Variable Attention::forward(const Variable& x, const Pass& pass, const Positions& positions) const {
+  const int64_t B = x.dim(0), T = x.dim(1), D = model_.head_dim();
+  Variable q = q_proj_.forward(x).reshape({B, T, model_.n_head, D});
+  Variable k = k_proj_.forward(x).reshape({B, T, model_.n_kv_head, D});
+  const Variable v = v_proj_.forward(x).reshape({B, T, model_.n_kv_head, D});
+  if (q_norm_ != nullptr) {
+    q = q_norm_->forward(q);
+    k = k_norm_->forward(k);
+  }
+  autograd::AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(D))};
+  if (positions.angles.defined()) {
+    const auto style = model_.rope_style == configs::RopeStyle::half
+                           ? autograd::RopeStyle::half
+                           : autograd::RopeStyle::interleaved;
+    if (positions.sink_angles.defined()) {
+      options.q_sink = autograd::rope(q, positions.sink_angles, style).value();
+    }
+    q = autograd::rope(q, positions.angles, style);
+    k = autograd::rope(k, positions.angles, style);
+  }
+  options.mask = pass.cache == nullptr ? pass.mask : pass.cache->mask();
+  const kernels::KVView kv = pass.cache == nullptr
+                                 ? kernels::dense_view(k.value(), v.value(), T)
+                                 : pass.cache->append(layer_, k.value(), v.value(), pass.counts);
+  const Variable y = autograd::attention(q, k, v, kv, options);
+  return o_proj_.forward(y.reshape({B, T, model_.q_dim()}));
+}
+
+}  // namespace headroom::nn

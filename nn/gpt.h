@@ -1,0 +1,71 @@
+// A decoder-only, pre-norm transformer. Training, prefill and decoding run this one forward pass:
+//
+//   x = embed(tokens)
+//   for each block:  x += attention(norm(x));  x += mlp(norm(x))
+//   logits = head(norm(x))
+//
+// Each addition is made together with the norm that follows it, so a block hands on {x, what is
+// still to be added to x}.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nn/attention.h"
+#include "nn/mlp.h"
+
+namespace headroom::nn {
+
+/// The residual stream x (B, T, C) and a delta not yet added to it (absent before the first block).
+struct Residual {
+  Variable x, delta;
+};
+
+class Block : public Module {
+ public:
+  Block(const Scope& scope, const configs::ModelConfig& model, int64_t layer);
+  Residual forward(const Residual& in, const Pass& pass, const Positions& positions) const;
+
+ private:
+  std::string name_;
+  double dropout_;
+  Norm input_norm_;
+  Attention attention_;
+  Norm post_attention_norm_;
+  MLP mlp_;
+};
+
+class GPT : public Module {
+ public:
+  /// `vocab_size` is the tokenizer's. The scope's name is ignored: names are Hugging Face Llama's.
+  GPT(const configs::ModelConfig& model, int64_t vocab_size, const Scope& scope);
+
+  /// Last norm's output (B, T, C) for tokens i32 (B, T).
+  Variable hidden(const Tensor& tokens, const Pass& pass) const;
+  /// Logits (N, V) in the compute type for rows (N, C) of hidden().
+  Variable head(const Variable& rows) const;
+  /// Mean loss over the targets i32 (B, T) that are not -1, in nats per token.
+  Variable loss(const Tensor& tokens, const Tensor& targets, const Pass& pass) const;
+
+  const configs::ModelConfig& config() const { return config_; }
+  int64_t vocab_size() const { return vocab_size_; }
+  Device device() const { return embed_tokens_.weight().device(); }
+  DType dtype() const { return embed_tokens_.weight().dtype(); }
+  /// Changes whenever a weight does.
+  uint64_t version() const;
+
+ private:
+  const Variable& head_weight() const {
+    return lm_head_ != nullptr ? lm_head_->weight() : embed_tokens_.weight();
+  }
+
+  const configs::ModelConfig config_;
+  int64_t vocab_size_;
+  Embedding embed_tokens_;
+  std::unique_ptr<Embedding> embed_positions_;  // learned positions only
+  std::vector<std::unique_ptr<Block>> layers_;
+  Norm norm_;
+  std::unique_ptr<Linear> lm_head_;  // absent when tied
+};
+
+}  // namespace headroom::nn

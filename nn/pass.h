@@ -1,0 +1,31 @@
+// How one forward pass runs. The model is const; everything that changes is handed in here.
+#pragma once
+
+#include "kernels/backend.h"
+#include "nn/kv_cache.h"
+
+namespace headroom::nn {
+
+/// Which of dropout's random numbers a training pass uses: those of (seed, step), for sequences
+/// first_sequence onwards, so that splitting a batch shifts nobody's.
+struct DropoutStream {
+  uint64_t seed = 0;
+  int64_t step = 0;
+  int64_t first_sequence = 0;
+};
+
+struct Pass {
+  /// Activations: f32 or bf16 for a model in f32, f64 for one in f64.
+  DType dtype = DType::f32;
+  /// Absent: the tokens are whole sequences from position 0.
+  KVCache* cache = nullptr;
+  /// i32 (B) on the host: how many of each row's T tokens are real, the others being padding at the
+  /// end; absent: all.
+  Tensor counts;
+  /// Without a cache: the keys a query sees. With one, the cache decides.
+  kernels::AttentionMask mask;
+  /// Absent: no dropout.
+  const DropoutStream* dropout = nullptr;
+};
+
+}  // namespace headroom::nn

@@ -1,0 +1,57 @@
+#include "nn/positions.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace headroom::nn {
+
+namespace {
+
+std::vector<int32_t> indices(int64_t B, int64_t T, const Pass& pass) {
+  std::vector<int32_t> index;
+  for (int64_t b = 0; b < B; ++b) {
+    const int64_t first = pass.cache == nullptr ? 0 : pass.cache->position(b);
+    const int64_t count = pass.cache == nullptr ? T : pass.counts.data<int32_t>()[b];
+    for (int64_t t = 0; t < T; ++t) {  // padding repeats the last position: any valid one will do
+      index.push_back(
+          static_cast<int32_t>(first + std::clamp<int64_t>(t, 0, std::max<int64_t>(count - 1, 0))));
+    }
+  }
+  return index;
+}
+
+Tensor angles(const configs::ModelConfig& model, const Tensor& index, DType dtype) {
+  Tensor table =
+      Tensor::empty({index.numel(), model.head_dim() / 2, 2}, compute_type(dtype), index.device());
+  kernels::backend(index.device()).rope_table(index, model.rope_base, table);
+  return table;
+}
+
+}  // namespace
+
+Positions positions(const configs::ModelConfig& model, int64_t B, int64_t T, const Pass& pass,
+                    Device device) {
+  const bool shared = pass.cache == nullptr && model.position == configs::Position::rope;
+  std::vector<int32_t> index = indices(shared ? 1 : B, T, pass);
+  const auto rows = static_cast<int64_t>(index.size());
+  Positions result{.index = Tensor::from(index, {rows}, device), .angles = {}, .sink_angles = {}};
+  if (model.position == configs::Position::learned) {
+    const int32_t last = index.empty() ? 0 : *std::max_element(index.begin(), index.end());
+    check_input(last < model.block_size,
+                "[positions] a model with learned positions ends at model.block_size {}: asked for "
+                "position {}",
+                model.block_size, last);
+    return result;
+  }
+  result.angles = angles(model, result.index, pass.dtype);
+  const auto mask = pass.cache == nullptr ? pass.mask : pass.cache->mask();
+  if (mask.window > 0 && mask.sinks > 0) {
+    const auto furthest = static_cast<int32_t>(mask.window + mask.sinks - 1);
+    std::transform(index.begin(), index.end(), index.begin(),
+                   [&](int32_t p) { return std::min(p, furthest); });
+    result.sink_angles = angles(model, Tensor::from(index, {rows}, device), pass.dtype);
+  }
+  return result;
+}
+
+}  // namespace headroom::nn
