@@ -53,24 +53,25 @@ std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const {
   return ids;
 }
 
-// Why windows give the ids of the whole piece: split a piece at any token boundaries, and suppose
-// that each pair of neighbouring tokens, merged by itself from bytes, gives those two tokens back.
-// Then no merge of the whole piece crosses a boundary: the first that did would see the same
-// neighbours, in the same order of ranks, as in the pair, and would have crossed there. So a window
-// may begin at the end of any token, if its first token stays apart from the one before; if not,
-// some tokens are taken back (twice as many each time, so that this ends) and merged again with the
-// window.
-void BpeTokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& ids) const {
+// Why windows give the ids of the whole piece: cut a piece at token boundaries, and suppose that
+// each pair of neighbouring tokens, merged by itself from bytes, gives those two tokens back. Then
+// no merge of the whole piece crosses a boundary: the first that did would see the same neighbours,
+// in the same order of ranks, as in the pair, and would have crossed there. So a window may begin
+// at the end of any token, if its first token stays apart from the one before. If it doesn't, some
+// tokens are taken back and merged again with a window twice as long: this ends at the start of the
+// piece at the latest.
+size_t BpeTokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& ids) const {
   const size_t first = ids.size();
-  size_t begin = 0, end = std::min(piece.size(), kWindowBytes), take_back = 1;
+  size_t begin = 0, end = std::min(piece.size(), kWindowBytes), take_back = 1, examined = 0;
   while (begin < piece.size()) {
-    const std::vector<int32_t> window = merge(piece.substr(begin, end - begin));
-    if (ids.size() > first && !stay_apart(ids.back(), window.front())) {
+    const std::vector<int32_t> window = merge(piece.substr(begin, end - begin), examined);
+    if (ids.size() > first && !stay_apart(ids.back(), window.front(), examined)) {
       for (size_t i = 0; i < take_back && ids.size() > first; ++i) {
         begin -= token_bytes(ids.back()).size();
         ids.pop_back();
       }
       take_back *= 2;
+      end = std::min(piece.size(), end + (end - begin));
       continue;
     }
     take_back = 1;
@@ -79,23 +80,23 @@ void BpeTokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& id
       ids.push_back(window[i]);
       begin += token_bytes(window[i]).size();
     }
-    // The window's end always moves on, even when its tail is most of it.
-    end = std::min(piece.size(), std::max(begin + kWindowBytes, end + kWindowBytes / 2));
+    end = std::min(piece.size(), end + std::max(kWindowBytes, end - begin));
   }
+  return examined;
 }
 
-std::vector<int32_t> BpeTokenizer::merge(std::string_view bytes) const {
+std::vector<int32_t> BpeTokenizer::merge(std::string_view bytes, size_t& examined) const {
   std::vector<int32_t> symbols;
   symbols.reserve(bytes.size());
   for (const char byte : bytes) symbols.push_back(byte_ids_[static_cast<uint8_t>(byte)]);
-  merges_.apply(symbols);
+  examined += merges_.apply(symbols);
   return symbols;
 }
 
-bool BpeTokenizer::stay_apart(int32_t left, int32_t right) const {
+bool BpeTokenizer::stay_apart(int32_t left, int32_t right, size_t& examined) const {
   std::string both(token_bytes(left));
   both += token_bytes(right);
-  return merge(both) == std::vector<int32_t>{left, right};
+  return merge(both, examined) == std::vector<int32_t>{left, right};
 }
 
 std::string BpeTokenizer::to_json() const {

@@ -19,12 +19,16 @@ class BpeTokenizer : public Tokenizer {
   std::vector<int32_t> encode(std::string_view text) const override;
   std::string to_json() const override;
 
+  /// Appends the ids of `piece` taken as one, whatever it holds: the split pattern is not applied.
+  /// Returns how many candidate merges were examined; they grow in proportion to the piece.
+  size_t encode_piece(std::string_view piece, std::vector<int32_t>& ids) const;
+
+  /// The merges, lowest rank first.
   const std::vector<MergeRule>& rules() const { return rules_; }
 
  private:
-  void encode_piece(std::string_view piece, std::vector<int32_t>& ids) const;
-  std::vector<int32_t> merge(std::string_view bytes) const;
-  bool stay_apart(int32_t left, int32_t right) const;
+  std::vector<int32_t> merge(std::string_view bytes, size_t& examined) const;
+  bool stay_apart(int32_t left, int32_t right, size_t& examined) const;
 
   std::vector<MergeRule> rules_;
   MergeTable merges_;

@@ -56,22 +56,27 @@ std::vector<int32_t> CharTokenizer::encode(std::string_view text) const {
   ids.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const DecodedChar next = decode_char(text, at);
-    check_input(
-        next.length > 0,
-        "[tokenizer] a char tokenizer needs UTF-8: byte {:#04x} at byte offset {} belongs to "
-        "no character",
-        static_cast<uint8_t>(text[at]), at);
-    const int32_t id = id_of(next.code);
-    check_input(
-        id >= 0,
-        "[tokenizer] character {} of the text, {} at byte offset {}, is none of the {} "
-        "characters this char tokenizer saw in training; a model trained with tokenizer byte "
-        "or bpe takes any text",
-        ids.size() + 1, describe_char(next.code), at, vocab_size());
+    const int32_t id = next.length > 0 ? id_of(next.code) : -1;
+    if (id < 0) refuse(text, at, ids.size());
     ids.push_back(id);
     at += next.length;
   }
   return ids;
+}
+
+void CharTokenizer::refuse(std::string_view text, size_t at, size_t chars_before) const {
+  const DecodedChar next = decode_char(text, at);
+  check_input(
+      next.length > 0,
+      "[tokenizer] a char tokenizer needs UTF-8: byte {:#04x} at byte offset {} belongs to no "
+      "character",
+      static_cast<uint8_t>(text[at]), at);
+  throw InputError(
+      fmt::format("[tokenizer] {} at character {} of the text (byte offset {}) is none of the {} "
+                  "characters that "
+                  "this char tokenizer saw in training; a model trained with tokenizer byte or bpe "
+                  "takes any text",
+                  describe_char(next.code), chars_before + 1, at, vocab_size()));
 }
 
 std::string CharTokenizer::to_json() const {

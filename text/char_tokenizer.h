@@ -26,6 +26,7 @@ class CharTokenizer : public Tokenizer {
 
  private:
   int32_t id_of(char32_t code) const;  // -1: unknown
+  [[noreturn]] void refuse(std::string_view text, size_t at, size_t chars_before) const;
 
   std::array<int32_t, 128> ascii_ids_;  // -1: unknown
   std::unordered_map<char32_t, int32_t> other_ids_;

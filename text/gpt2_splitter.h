@@ -1,5 +1,7 @@
 // Cuts text into the pieces within which BPE may merge, by the pattern of GPT-2 (openai/gpt-2,
-// encoder.py): contractions, words, numbers, other signs, white space.
+// encoder.py): contractions, words, numbers, other signs, white space. What is a letter follows the
+// Unicode version of the installed PCRE2 (14 in Debian 12): characters younger than that are signs
+// here and letters for a library with newer tables.
 #pragma once
 
 #include <functional>
