@@ -35,13 +35,13 @@ struct ModelConfig {
   int64_t n_kv_head = 2;  // a quarter of MHA's cache
   int64_t n_embd = 256;
   int64_t given_head_dim = 0;  // key head_dim; read it through head_dim()
-  int64_t given_n_ff = 0;      // key n_ff; read it through n_ff()
+  int64_t given_n_ff = 1024;   // key n_ff; read it through n_ff()
   int64_t block_size = 256;
   int64_t vocab_size = 0;                  // the tokenizer knows it
   Position position = Position::rope;      // goes on past block_size; no table to learn
   RopeStyle rope_style = RopeStyle::half;  // Hugging Face's layout, so checkpoints travel
   double rope_base = 10000;                // RoFormer's
-  Norm norm = Norm::rmsnorm;               // Llama's: one pass less than LayerNorm, as good
+  Norm norm = Norm::rmsnorm;               // Llama's: no mean to take away
   double norm_eps = 1e-6;                  // Llama's
   MlpKind mlp = MlpKind::gelu;             // the published model's
   bool qk_norm = false;                    // off as published; the quality recipe turns it on
@@ -59,7 +59,7 @@ struct ModelConfig {
   /// Query heads that share one KV head, H / K.
   int64_t group() const { return n_head / n_kv_head; }
   /// F, the MLP's inner width: as given, or 4 n_embd; swiglu's third matrix is paid for with 8/3
-  /// n_embd, rounded up to a multiple of 64 (arXiv 2002.05202, section 2; the rounding is Llama's).
+  /// n_embd, rounded up to a multiple of 64 (arXiv 2002.05202; the rounding is Llama's).
   int64_t n_ff() const {
     if (given_n_ff != 0) {
       return given_n_ff;

@@ -61,12 +61,12 @@ std::vector<std::string> section_names() {
   return names;
 }
 
-/// "model.vocab_size or data.vocab_size" for the keys with this name, but in another section.
-std::string belongs_to(std::string_view section, std::string_view name) {
+/// "model or data" for the sections other than `section` that have a key of this name.
+std::string home_of(std::string_view section, std::string_view name) {
   std::string list;
   for (const Key& key : all_keys()) {
     if (key.name == name && key.section != section) {
-      list += (list.empty() ? "" : " or ") + key.full();
+      list += (list.empty() ? "" : " or ") + key.section;
     }
   }
   return list;
@@ -112,23 +112,23 @@ bool is_section(std::string_view section) {
 }
 
 std::string suggestion(std::string_view section, std::string_view key) {
-  if (const std::string place = belongs_to(section, key); !place.empty()) {
-    return fmt::format("it belongs to {}", place);
-  }
-  if (!is_section(section)) {
-    const std::vector<std::string> names = section_names();
-    const std::string name = nearest(section.empty() ? key : section, names);
+  const bool known_section = is_section(section);
+  if (!known_section) {
+    const std::string name = nearest(section.empty() ? key : section, section_names());
     if (!name.empty()) {
       return fmt::format("did you mean {}?", name);
     }
-  } else if (const std::string own = nearest_key(section, key); !own.empty()) {
-    return fmt::format("did you mean {}?", own);
   }
-  if (const std::string other = nearest_key("", key); !other.empty()) {
-    return fmt::format("did you mean {}?", other);
+  if (const std::string home = home_of(section, key); !home.empty()) {
+    return fmt::format("it belongs to section {}", home);
   }
-  return is_section(section) ? choices(section)
-                             : fmt::format("the sections are {}", fmt::join(section_names(), ", "));
+  for (const std::string_view where : {known_section ? section : "", std::string_view()}) {
+    if (const std::string found = nearest_key(where, key); !found.empty()) {
+      return fmt::format("did you mean {}?", found);
+    }
+  }
+  return known_section ? choices(section)
+                       : fmt::format("the sections are {}", fmt::join(section_names(), ", "));
 }
 
 }  // namespace headroom::configs

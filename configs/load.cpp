@@ -1,8 +1,10 @@
 // YAML to Config by way of yaml-cpp, whose types and exceptions stay in this file.
 #include "configs/load.h"
 
+#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 
@@ -18,7 +20,7 @@ namespace {
 /// Where each key that was given got its value: "gqa.yaml:12" or "--set".
 using Places = std::map<std::string, std::string>;
 
-/// A value as a message shows it.
+/// A value as a message shows it: on one line and not too long.
 std::string shown(const YAML::Node& node) {
   constexpr size_t kLongest = 60;
   if (node.IsSequence()) {
@@ -30,9 +32,16 @@ std::string shown(const YAML::Node& node) {
   if (!node.IsScalar()) {
     return "empty";
   }
-  const std::string& text = node.Scalar();
-  const std::string cut = text.size() > kLongest ? text.substr(0, kLongest) + "..." : text;
-  return node.Tag() == "?" ? cut : '"' + cut + '"';
+  std::string text = node.Scalar();
+  if (text.size() > kLongest) {
+    size_t end = kLongest;
+    while ((static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
+      --end;  // not inside a UTF-8 character
+    }
+    text = text.substr(0, end) + "...";
+  }
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return node.Tag() == "?" ? text : '"' + text + '"';
 }
 
 /// Numbers and flags are plain scalars: "4" in quotes is text.
@@ -102,7 +111,16 @@ void assign(Config& config, const std::string& section, const std::string& key,
     check_input(read(node, value), "{}: {}.{} is {}, but must be {}", place, section, key,
                 shown(node), allowed<T>(field));
   });
-  check_input(known, "{}: {}.{} is no key: {}", place, section, key, suggestion(section, key));
+  if (!known) {
+    throw InputError(
+        fmt::format("{}: {}.{} is no key: {}", place, section, key, suggestion(section, key)));
+  }
+}
+
+/// Notes where `key` was given; refuses it when it was given before.
+void give(Places& places, const std::string& key, const std::string& place) {
+  const auto [earlier, is_new] = places.emplace(key, place);
+  check_input(is_new, "{}: {} is repeated: it was given at {} too", place, key, earlier->second);
 }
 
 std::string place_of(const std::string& source, const YAML::Node& node) {
@@ -121,11 +139,8 @@ void read_section(Config& config, Places& places, const std::string& section,
   for (const auto& entry : body) {
     const std::string at = place_of(source, entry.first);
     const std::string key = key_text(entry.first, at);
-    const std::string full = section + "." + key;
-    check_input(!places.contains(full), "{}: {} is repeated: it was given at {} too", at, full,
-                places[full]);
+    give(places, section + "." + key, at);
     assign(config, section, key, entry.second, at);
-    places[full] = at;
   }
 }
 
@@ -134,14 +149,16 @@ YAML::Node parse_yaml(std::string_view text, const std::string& source) {
   check_source_text(text, source);
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
+    check_input(!documents.empty(), "{}:1:1: holds no YAML", source);
     check_input(documents.size() == 1, "{}: holds {} YAML documents, but must hold one", source,
                 documents.size());
     return documents[0];
   } catch (const YAML::Exception& e) {
-    const YAML::Mark& mark = e.mark;
-    throw InputError(fmt::format("{}:{}:{}: not valid YAML: {}", source,
-                                 mark.is_null() ? 1 : mark.line + 1,
-                                 mark.is_null() ? 1 : mark.column + 1, e.msg));
+    const int line = e.mark.is_null() ? 1 : e.mark.line + 1;
+    const int column = e.mark.is_null() ? 1 : e.mark.column + 1;
+    const bool deep = dynamic_cast<const YAML::DeepRecursion*>(&e) != nullptr;
+    throw InputError(fmt::format("{}:{}:{}: not valid YAML: {}", source, line, column,
+                                 deep ? "nested too deep" : e.msg));
   }
 }
 
@@ -157,9 +174,7 @@ void read_document(Config& config, Places& places, std::string_view text,
     const std::string section = key_text(entry.first, place);
     check_input(is_section(section), "{}: {} is no section: {}", place, section,
                 suggestion("", section));
-    check_input(!sections.contains(section), "{}: {} is repeated: it was given at {} too", place,
-                section, sections[section]);
-    sections[section] = place;
+    give(sections, section, place);
     read_section(config, places, section, entry.second, source, place);
   }
 }
