@@ -11,11 +11,15 @@ const Tensor kAbsent;
 const Tensor& optional(const Variable& v) { return v.defined() ? v.value() : kAbsent; }
 
 void check_norm(const Variable& x, const Variable& w, const Variable& b) {
+  const Shape shape{x.dim(-1)};
+  const DType type = compute_type(x.dtype());
   for (const Variable& v : {w, b}) {
-    check(!v.defined() || (v.shape() == Shape{x.dim(-1)} && v.dtype() == compute_type(x.dtype())),
-          "[norm] weights of {} activations of width {} must be {} ({}): got {} {}",
-          name_of(x.dtype()), x.dim(-1), name_of(compute_type(x.dtype())), x.dim(-1),
-          name_of(v.dtype()), to_string(v.shape()));
+    if (v.defined()) {
+      check(v.shape() == shape && v.dtype() == type,
+            "[norm] weights of {} activations of width {} must be {} {}: got {} {}",
+            name_of(x.dtype()), x.dim(-1), name_of(type), to_string(shape), name_of(v.dtype()),
+            to_string(v.shape()));
+    }
   }
 }
 

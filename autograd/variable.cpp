@@ -90,30 +90,41 @@ void Variable::backward(const Tensor& upstream) const {
         "[backward] upstream gradient {} {} for a variable {} {}", name_of(upstream.dtype()),
         to_string(upstream.shape()), name_of(dtype()), to_string(shape()));
   state_->grad = upstream;
-  // Latest first: when a node's turn comes, everything that used its outputs has had its turn.
-  std::map<uint64_t, std::shared_ptr<Node>, std::greater<>> pending;
-  pending.emplace(state_->producer->sequence, state_->producer);
+  // Latest first: when a node's turn comes, everything that used its outputs has had its turn. The
+  // outputs are kept until then, since their gradients are.
+  struct Turn {
+    std::shared_ptr<Node> node;
+    std::vector<Variable> outputs;
+  };
+  std::map<uint64_t, Turn, std::greater<>> pending;
+  const auto enqueue = [&](const Variable& output) {
+    const auto& node = output.state_->producer;
+    Turn& turn = pending[node->sequence];
+    turn.node = node;
+    turn.outputs.push_back(output);
+  };
+  enqueue(*this);
   while (!pending.empty()) {
-    const std::shared_ptr<Node> node = pending.begin()->second;
-    pending.erase(pending.begin());
-    check(node->backward != nullptr,
-          "[backward] {}: this part of the tape was freed by an earlier backward pass", node->op);
+    const Turn turn = std::move(pending.extract(pending.begin()).mapped());
+    Node& node = *turn.node;
+    check(node.backward != nullptr,
+          "[backward] {}: this part of the tape was freed by an earlier backward pass", node.op);
     std::vector<Tensor> output_grads;
-    for (const auto& weak : node->outputs) {
+    for (const auto& weak : node.outputs) {
       const auto output = weak.lock();
       output_grads.push_back(output == nullptr ? Tensor() : std::exchange(output->grad, Tensor()));
     }
-    Gradients gradients(std::move(output_grads), node->inputs);
-    node->backward(gradients);
+    Gradients gradients(std::move(output_grads), node.inputs);
+    node.backward(gradients);
     gradients.finish();
-    for (const Variable& input : node->inputs) {
+    for (const Variable& input : node.inputs) {
       if (input.requires_grad() && input.state_->producer != nullptr &&
           input.state_->grad.defined()) {
-        pending.emplace(input.state_->producer->sequence, input.state_->producer);
+        enqueue(input);
       }
     }
-    node->backward = nullptr;  // frees what the forward pass saved for it
-    node->inputs.clear();
+    node.backward = nullptr;  // frees what the forward pass saved for it
+    node.inputs.clear();
   }
 }
 

@@ -38,7 +38,8 @@ Variable Attention::forward(const Variable& x, const Pass& pass, const Positions
     q = q_norm_->forward(q);
     k = k_norm_->forward(k);
   }
-  autograd::AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(D))};
+  autograd::AttentionOptions options;
+  options.scale = 1.0 / std::sqrt(static_cast<double>(D));
   if (positions.angles.defined()) {
     const auto style = model_.rope_style == configs::RopeStyle::half
                            ? autograd::RopeStyle::half
