@@ -28,7 +28,7 @@ struct Init {
 
 /// Where in the model a module stands, and how its parameters are made.
 struct Scope {
-  std::string name;
+  std::string name = {};
   uint64_t seed = 0;
   DType dtype = DType::f32;  // f64 for proofs and gradient checks
   Device device = kCpu;

@@ -21,9 +21,9 @@ struct Pass {
   KVCache* cache = nullptr;
   /// i32 (B) on the host: how many of each row's T tokens are real, the others being padding at the
   /// end; absent: all.
-  Tensor counts;
+  Tensor counts = {};
   /// Without a cache: the keys a query sees. With one, the cache decides.
-  kernels::AttentionMask mask;
+  kernels::AttentionMask mask = {};
   /// Absent: no dropout.
   const DropoutStream* dropout = nullptr;
 };
