@@ -1,0 +1,296 @@
+// Scripts hold numbers and this file's own words only, so no text of the user's can reach gnuplot.
+#include "experiments/charts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "experiments/format.h"
+#include "experiments/process.h"
+#include "tensor/check.h"
+
+namespace headroom::experiments {
+namespace {
+
+struct Look {
+  const char* color;
+  int point_type;    // gnuplot's
+  const char* mark;  // the character that looks like it
+};
+constexpr std::array<Look, 6> kLooks{{{"#0072b2", 7, "●"},
+                                      {"#d55e00", 5, "■"},
+                                      {"#009e73", 9, "▲"},
+                                      {"#cc79a7", 13, "◆"},
+                                      {"#e69f00", 11, "▼"},
+                                      {"#56b4e9", 15, "⬟"}}};
+
+const Look& look_of(size_t row) { return kLooks[row % kLooks.size()]; }
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+  void include(double value) {
+    if (!std::isfinite(value)) return;
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  bool empty() const { return low > high; }
+  double span() const { return high - low; }
+};
+
+// Size and font are such that the text is at least 10 pixels high on a phone 390 pixels wide.
+std::string preamble(const char* xlabel, const char* ylabel) {
+  return fmt::format(R"(set encoding utf8
+set terminal svg size 480,350 dynamic font "sans-serif,14" noenhanced
+set border 3 lc rgb "black" lw 0.8
+set tics out nomirror scale 0.6
+set xtics offset 0,0.35
+set x2tics offset 0,-0.35
+unset x2tics
+unset key
+set grid ytics lt 1 lc rgb "#8f8f8f" lw 0.3
+set xlabel "{}" offset 0,0.7
+set ylabel "{}" offset 0.5,0
+set lmargin 9.5
+set bmargin 3.2
+set rmargin 1.5
+set tmargin 1
+set style fill transparent solid 0.16 noborder
+)",
+                     xlabel, ylabel);
+}
+
+// A tenth of the span stays free at both ends; `sign` shows the plus.
+std::string y_axis(const Range& range, const char* sign = "") {
+  const double pad = range.span() > 0 ? 0.1 * range.span() : 0.01;
+  const double span = range.span() + 2 * pad;
+  const int decimals = span < 0.01 ? 4 : span < 0.1 ? 3 : span < 1 ? 2 : 1;
+  return fmt::format("set yrange [{}:{}]\nset format y \"%{}.{}f\"\n", range.low - pad,
+                     range.high + pad, sign, decimals);
+}
+
+// Where each row stands on the x axis of cache_chart, and the words under and above it.
+struct CacheAxis {
+  std::vector<double> x;
+  std::string settings;
+};
+
+CacheAxis cache_axis(const Sweep& sweep) {
+  const int64_t first = sweep.rows.front().cache_bytes_per_token;
+  const bool one_size = std::all_of(sweep.rows.begin(), sweep.rows.end(), [&](const Row& row) {
+    return row.cache_bytes_per_token == first;
+  });
+  CacheAxis axis;
+  std::string below;
+  std::string above;
+  Range range;
+  for (size_t i = 0; i < sweep.rows.size(); ++i) {
+    const Row& row = sweep.rows[i];
+    const double bytes = static_cast<double>(std::max<int64_t>(row.cache_bytes_per_token, 1));
+    const double x = one_size ? static_cast<double>(i) : std::log2(bytes);
+    axis.x.push_back(x);
+    range.include(x);
+    const char* comma = i == 0 ? "" : ", ";
+    below += one_size ? fmt::format("{}\"{}\" {}", comma, row.n_kv_head, x)
+                      : fmt::format("{}\"{:.4g}\" {}", comma, bytes / 1024, x);
+    above += fmt::format("{}\"{}\" {}", comma, one_size ? row.n_layer : row.n_kv_head, x);
+  }
+  axis.settings = fmt::format(
+      "set border 7\nset xrange [{}:{}]\nset x2range [{}:{}]\nset xtics ({})\nset x2tics ({})\n"
+      "set x2label \"{}\" offset 0,-0.5\nset tmargin 3.6\n",
+      range.low - 0.5, range.high + 0.5, range.low - 0.5, range.high + 0.5, below, above,
+      one_size ? "layers" : "n_kv_head");
+  if (one_size) {
+    axis.settings +=
+        fmt::format("set xlabel \"n_kv_head (each {} of cache per token)\" offset 0,0.7\n",
+                    format_bytes(first));
+  }
+  return axis;
+}
+
+// Mean, lowest and highest value over the seeds at one number of training tokens.
+struct BandPoint {
+  double tokens, mean, low, high;
+};
+
+// Values by step of every run, of the steps that all runs reached with a finite value.
+std::vector<BandPoint> band(const std::vector<std::vector<LossPoint>>& runs) {
+  std::map<int64_t, std::pair<int64_t, std::vector<double>>> by_step;
+  for (const std::vector<LossPoint>& run : runs) {
+    for (const LossPoint& point : run) {
+      if (!std::isfinite(point.val_loss)) continue;
+      by_step[point.step].first = point.tokens;
+      by_step[point.step].second.push_back(point.val_loss);
+    }
+  }
+  std::vector<BandPoint> points;
+  for (const auto& [step, entry] : by_step) {
+    const auto& [tokens, values] = entry;
+    if (values.size() != runs.size()) continue;
+    const auto [low, high] = std::minmax_element(values.begin(), values.end());
+    points.push_back({static_cast<double>(tokens), mean(values), *low, *high});
+  }
+  return points;
+}
+
+// One band and one line per row over training tokens; empty when there is no point at all.
+std::string bands_script(const std::vector<std::vector<BandPoint>>& bands, const char* ylabel,
+                         bool difference) {
+  Range tokens;
+  Range losses;
+  size_t most_points = 0;
+  for (const std::vector<BandPoint>& points : bands) {
+    most_points = std::max(most_points, points.size());
+    for (const BandPoint& point : points) {
+      tokens.include(point.tokens);
+      losses.include(point.low);
+      losses.include(point.high);
+    }
+  }
+  if (tokens.empty()) return {};
+  const bool millions = tokens.high >= 1e6;
+  const double unit = millions ? 1e6 : 1e3;
+  std::string script =
+      preamble(millions ? "training tokens (millions)" : "training tokens (thousands)", ylabel);
+  if (difference) losses.include(0);
+  script += y_axis(losses, difference ? "+" : "");
+  if (difference) script += "set minussign\nset xzeroaxis lt 1 lc rgb \"black\" lw 1\n";
+  script += fmt::format("set xrange [0:{}]\n", tokens.high / unit * 1.02);
+  std::string fills;
+  std::string lines;
+  for (size_t i = 0; i < bands.size(); ++i) {
+    if (bands[i].empty()) continue;
+    script += fmt::format("$row{} << EOD\n", i);
+    for (const BandPoint& p : bands[i]) {
+      script += fmt::format("{} {} {} {}\n", p.tokens / unit, p.mean, p.low, p.high);
+    }
+    script += "EOD\n";
+    const Look& look = look_of(i);
+    fills += fmt::format("$row{} using 1:3:4 with filledcurves lc rgb \"{}\", ", i, look.color);
+    lines +=
+        fmt::format("$row{} using 1:2 with linespoints lc rgb \"{}\" lw 2 pt {} ps 0.6 pi {}, ", i,
+                    look.color, look.point_type, std::max<size_t>(1, most_points / 8));
+  }
+  std::string plots = fills + lines;
+  plots.resize(plots.size() - 2);
+  return script + "plot " + plots + "\n";
+}
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+// The losses of `run` minus those of `reference` at the same step.
+std::vector<LossPoint> minus(const SeedRun& run, const SeedRun& reference) {
+  std::vector<LossPoint> points;
+  for (const LossPoint& point : run.curve) {
+    for (const LossPoint& other : reference.curve) {
+      if (other.step != point.step || other.tokens != point.tokens) continue;
+      points.push_back({point.step, point.tokens, point.val_loss - other.val_loss});
+    }
+  }
+  return points;
+}
+
+}  // namespace
+
+std::string row_mark(size_t row) {
+  return fmt::format("<span class=\"mark\" style=\"color: {}\">{}</span>", look_of(row).color,
+                     look_of(row).mark);
+}
+
+std::string cache_chart(const Sweep& sweep, const Summary& summary) {
+  if (sweep.rows.empty()) return {};
+  const CacheAxis axis = cache_axis(sweep);
+  Range losses;
+  std::string data;
+  std::string plots;
+  for (size_t i = 0; i < sweep.rows.size(); ++i) {
+    const LossSummary& best = summary.rows[i].best;
+    if (!std::isfinite(best.mean)) continue;
+    const double spread = best.sd.value_or(0);
+    losses.include(best.mean - spread);
+    losses.include(best.mean + spread);
+    data += fmt::format("$row{} << EOD\n{} {} {}\nEOD\n$seeds{} << EOD\n", i, axis.x[i], best.mean,
+                        spread, i);
+    for (const double value : best.values) {
+      losses.include(value);
+      data += fmt::format("{} {}\n", axis.x[i] - 0.12, value);
+    }
+    data += "EOD\n";
+    const Look& look = look_of(i);
+    const bool several = best.values.size() > 1;
+    if (several) {
+      plots += fmt::format("$seeds{} using 1:2 with points pt 7 ps 0.35 lc rgb \"#707070\", ", i);
+    }
+    plots += fmt::format("$row{} using {} lw 2 pt {} ps 1.1 lc rgb \"{}\", ", i,
+                         several ? "1:2:3 with yerrorbars" : "1:2 with points", look.point_type,
+                         look.color);
+  }
+  if (losses.empty()) return {};
+  plots.resize(plots.size() - 2);
+  std::string script = preamble("cache per token (KiB)", "best validation loss (nats/token)");
+  script += axis.settings + y_axis(losses) + data;
+  if (summary.reference && std::isfinite(summary.rows[*summary.reference].best.mean)) {
+    plots = fmt::format("{} with lines dt 2 lw 1 lc rgb \"#808080\", {}",
+                        summary.rows[*summary.reference].best.mean, plots);
+  }
+  return script + "plot " + plots + "\n";
+}
+
+std::string curves_chart(const Sweep& sweep) {
+  std::vector<std::vector<BandPoint>> bands;
+  for (const Row& row : sweep.rows) {
+    std::vector<std::vector<LossPoint>> curves;
+    for (const SeedRun& run : row.runs) curves.push_back(run.curve);
+    bands.push_back(band(curves));
+  }
+  return bands_script(bands, "validation loss (nats/token)", false);
+}
+
+std::string difference_chart(const Sweep& sweep, const Summary& summary) {
+  if (!summary.reference) return {};
+  const Row& reference = sweep.rows[*summary.reference];
+  std::vector<std::vector<BandPoint>> bands(sweep.rows.size());
+  for (size_t i = 0; i < sweep.rows.size(); ++i) {
+    if (i == *summary.reference) continue;
+    std::vector<std::vector<LossPoint>> differences;
+    for (const SeedRun& run : sweep.rows[i].runs) {
+      for (const SeedRun& other : reference.runs) {
+        if (other.seed == run.seed) differences.push_back(minus(run, other));
+      }
+    }
+    bands[i] = band(differences);
+  }
+  return bands_script(bands, "difference from MHA (nats/token)", true);
+}
+
+std::string draw(const std::string& script, const std::string& id) {
+  ProcessResult result;
+  try {
+    result = run_process({"gnuplot", "--default-settings", "-"}, script);
+  } catch (const Error& error) {
+    throw Error(fmt::format("[report] the charts need gnuplot (Debian package gnuplot-nox): {}",
+                            error.what()));
+  }
+  const size_t start = result.out.find("<svg");
+  const size_t title = result.out.find("<title>");
+  const size_t content = result.out.find("</desc>");
+  check(result.status == 0 && start < title && title < content && content != std::string::npos,
+        "[report] gnuplot failed with exit status {}: {}", result.status, result.err);
+  // Its title would show as a tooltip, and several charts on one page must not share ids.
+  std::string svg = result.out.substr(start, title - start) + result.out.substr(content + 7);
+  for (const char* reference : {"id='", "id=\"", "href='#", "url(#"}) {
+    replace_all(svg, reference, std::string(reference) + id + "-");
+  }
+  return svg;
+}
+
+}  // namespace headroom::experiments

@@ -1,0 +1,328 @@
+// report.html of made-up sweeps: what it says, that it is safe and self-contained, and how Debian's
+// chromium shows it on a phone and on a wide screen.
+#include "experiments/report.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "experiments/charts.h"
+#include "experiments/process.h"
+#include "experiments_example_sweep.h"
+#include "tensor/check.h"
+#include "tensor/file.h"
+
+namespace headroom::experiments {
+namespace {
+
+std::string report_of(const Sweep& sweep) { return make_report(sweep, summarize(sweep)).html; }
+
+std::string finding_of(const Sweep& sweep) { return finding(sweep, summarize(sweep)); }
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+size_t count(const std::string& text, std::string_view part) {
+  size_t found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++found;
+  return found;
+}
+
+TEST(Process, PassesInputAndHandsBackOutputErrorAndStatus) {
+  const std::string long_input(300000, 'x');  // more than a pipe holds
+  EXPECT_EQ(run_process({"cat"}, long_input).out, long_input);
+  const ProcessResult failed = run_process({"sh", "-c", "echo said >&2; exit 3"});
+  EXPECT_EQ(failed.status, 3);
+  EXPECT_EQ(failed.err, "said\n");
+  EXPECT_EQ(run_process({"sh", "-c", "kill -9 $$"}).status, 128 + 9);
+  EXPECT_THROW(run_process({"no-such-program-of-headroom"}), Error);
+}
+
+TEST(Process, ArgumentsReachNoShell) {
+  EXPECT_EQ(run_process({"printf", "%s", "$(echo no); `echo no`"}).out, "$(echo no); `echo no`");
+}
+
+TEST(Finding, SaysCacheAndLossInTwoSentences) {
+  EXPECT_EQ(
+      finding_of(example_sweep()),
+      "With 1 key/value head instead of 8 the cache takes 1.5 KiB per token instead of 12.0 "
+      "KiB, 8 times less. Against multi-head attention's best validation loss of 1.488, "
+      "n_kv_head 1 is worse by 0.013 ± 0.001, while n_kv_head 4 and 2 show no difference that "
+      "these seeds resolve.");
+}
+
+TEST(Finding, OneSeedClaimsNothing) {
+  const std::string text = finding_of(one_seed_sweep());
+  EXPECT_TRUE(contains(text, "lie between 1.488 and 1.501 nats per token, but one seed can't"));
+  EXPECT_FALSE(contains(text, "worse"));
+}
+
+TEST(Finding, SaysWhatEqualCacheBuys) {
+  Sweep sweep = example_sweep();
+  sweep.fair = "same-cache";
+  for (Row& row : sweep.rows) row.cache_bytes_per_token = 12288;
+  sweep.rows[3].n_layer = 48;
+  EXPECT_TRUE(
+      contains(finding_of(sweep),
+               "Every model caches 12.0 KiB per token: the one with 8 key/value heads spends "
+               "it on 6 layers, the one with 1 key/value head on 48."));
+}
+
+TEST(Report, EscapesWhatIsNotItsOwn) {
+  Sweep sweep = example_sweep();
+  sweep.corpus = "<script>alert('corpus')</script>";
+  sweep.rows[0].sample = "</pre><img src=\"http://example.com/x.png\">\x01";
+  sweep.config_yaml = "a: \"</pre><b>\"";
+  sweep.machine.cpu = "<b>CPU</b>";
+  const std::string html = report_of(sweep);
+  EXPECT_FALSE(contains(html, "<script"));
+  EXPECT_FALSE(contains(html, "<img"));
+  EXPECT_FALSE(contains(html, "<b>"));
+  EXPECT_FALSE(contains(html, "\x01"));
+  EXPECT_TRUE(contains(html, "&lt;script&gt;alert(&#39;corpus&#39;)&lt;/script&gt;"));
+}
+
+TEST(Report, AsksForNothingOutsideItself) {
+  const std::string html = report_of(example_sweep());
+  for (const char* request :
+       {"src=", "href=\"http", "href='http", "url(", "@import", "<link", "<script"}) {
+    EXPECT_FALSE(contains(html, request)) << request;
+  }
+  EXPECT_TRUE(contains(html, "default-src 'none'"));
+}
+
+TEST(Report, HoldsTableSamplesConfigMachineAndTime) {
+  const std::string html = report_of(example_sweep());
+  for (const char* part : {"4,734,976", "12.0 KiB", "1.488 ± 0.002", "+0.013 ± 0.001",
+                           "no difference resolved at 3 seeds", "temperature 0.8",
+                           "my father&#39;s house", "batch_size: 16", "Example CPU @ 2.0 GHz",
+                           "2 h 1 min", "2025-01-31 12:00", "Student&#39;s t"}) {
+    EXPECT_TRUE(contains(html, part)) << part;
+  }
+  EXPECT_EQ(count(html, "<pre>"), 5u);  // four samples and the config
+  EXPECT_FALSE(contains(html, "Unfinished"));
+}
+
+TEST(Report, PublishedFiguresStandOnlyBesideTinyShakespeare) {
+  Sweep sweep = example_sweep();
+  EXPECT_TRUE(contains(report_of(sweep), "Beside the published figures"));
+  EXPECT_TRUE(contains(report_of(sweep), "−0.03"));  // 1.50 - 1.53
+  sweep.tiny_shakespeare = false;
+  EXPECT_FALSE(contains(report_of(sweep), "ublished"));
+}
+
+TEST(Report, UnfinishedSweepsAreShownAsSuch) {
+  EXPECT_TRUE(contains(report_of(unfinished_sweep()), "Unfinished: 5 of 12 runs are done."));
+}
+
+TEST(Report, SweepsWithoutARunHaveNoCharts) {
+  Sweep sweep = unfinished_sweep();
+  for (Row& row : sweep.rows) row.runs.clear();
+  const Report report = make_report(sweep, summarize(sweep));
+  EXPECT_EQ(report.warning, "");
+  EXPECT_EQ(count(report.html, "<svg"), 0u);
+  EXPECT_TRUE(contains(report.html, "No run has a validation loss yet."));
+}
+
+TEST(Report, DivergedRunsLeaveTheOthersOnTheCharts) {
+  Sweep sweep = example_sweep();
+  sweep.rows[1].runs[0].best_loss = NAN;
+  sweep.rows[1].runs[0].curve[3].val_loss = INFINITY;
+  const Report report = make_report(sweep, summarize(sweep));
+  EXPECT_EQ(report.warning, "");
+  EXPECT_EQ(count(report.html, "<svg"), 3u);
+  EXPECT_TRUE(contains(report.html, "a run diverged: no verdict"));
+}
+
+// PATH without any program, until the end of the scope.
+class NoPrograms {
+ public:
+  NoPrograms() { setenv("PATH", "/nonexistent", 1); }
+  ~NoPrograms() { setenv("PATH", path_.c_str(), 1); }
+  NoPrograms(const NoPrograms&) = delete;
+  NoPrograms& operator=(const NoPrograms&) = delete;
+
+ private:
+  std::string path_ = std::getenv("PATH");
+};
+
+TEST(Report, WithoutGnuplotItIsWrittenWithANoteInPlaceOfTheCharts) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / "headroom_no_gnuplot";
+  std::filesystem::create_directories(folder);
+  const Sweep sweep = example_sweep();
+  const NoPrograms no_programs;
+  const std::string warning = write_report(folder, sweep, summarize(sweep));
+  const std::string html = read_file(folder / "report.html");
+  std::filesystem::remove_all(folder);
+  EXPECT_TRUE(contains(warning, "gnuplot-nox")) << warning;
+  EXPECT_EQ(count(html, "No chart."), 3u);
+  EXPECT_TRUE(contains(html, "no difference resolved at 3 seeds"));
+}
+
+// A chart's data as gnuplot is given them.
+TEST(Charts, CurvesHoldMeanLowestAndHighestOfTheSeeds) {
+  Sweep sweep = example_sweep();
+  for (SeedRun& run : sweep.rows[0].runs) {
+    run.curve = {{100, 2000000, 2.0 + 0.25 * static_cast<double>(run.seed)}};
+  }
+  sweep.rows[0].runs[2].curve.push_back({200, 4000000, 1.5});  // one seed only: not in the band
+  const std::string script = curves_chart(sweep);
+  EXPECT_TRUE(contains(script, "$row0 << EOD\n2 2.5 2.25 2.75\nEOD\n")) << script;
+}
+
+TEST(Charts, DifferencesArePairedBySeedAndLeaveTheReferenceOut) {
+  Sweep sweep = example_sweep();
+  sweep.rows.resize(2);
+  for (SeedRun& run : sweep.rows[0].runs) {
+    run.curve = {{100, 2000000, 2.0 + static_cast<double>(run.seed)}};
+  }
+  for (SeedRun& run : sweep.rows[1].runs) {
+    run.curve = {{100, 2000000, 2.5 + static_cast<double>(run.seed)}, {150, 3000000, 1.0}};
+  }
+  std::reverse(sweep.rows[1].runs.begin(), sweep.rows[1].runs.end());
+  const std::string script = difference_chart(sweep, summarize(sweep));
+  EXPECT_TRUE(contains(script, "$row1 << EOD\n2 0.5 0.5 0.5\nEOD\n")) << script;
+  EXPECT_FALSE(contains(script, "$row0"));
+}
+
+TEST(Charts, ErrorBarsAreOneStandardDeviation) {
+  Sweep sweep = example_sweep();
+  for (SeedRun& run : sweep.rows[1].runs) run.best_loss = 1.0 + 0.5 * static_cast<double>(run.seed);
+  const std::string script = cache_chart(sweep, summarize(sweep));
+  // log2 of 6144 bytes; mean of 1.5, 2, 2.5; their deviation.
+  EXPECT_TRUE(contains(script, "$row1 << EOD\n12.584962500721156 2 0.5\nEOD\n")) << script;
+}
+
+TEST(Charts, FailuresOfGnuplotAreReported) {
+  EXPECT_THROW(draw("this is no gnuplot command\n", "x"), Error);
+}
+
+// Reports a page's layout to the page around it, as JSON.
+constexpr const char* kMeasure = R"(<script>
+addEventListener('load', () => {
+  const charts = [...document.querySelectorAll('figure svg')].map(svg => {
+    const box = svg.getBoundingClientRect();
+    const texts = [...svg.querySelectorAll('text')];
+    const scale = box.width / svg.viewBox.baseVal.width;
+    const sizes = texts.map(text => parseFloat(getComputedStyle(text).fontSize) * scale);
+    return {left: box.left, right: box.right, width: box.width, height: box.height,
+            texts: texts.length, smallest_text: Math.min(...sizes),
+            lines: svg.querySelectorAll('path').length};
+  });
+  const ids = [...document.querySelectorAll('[id]')].map(element => element.id);
+  parent.postMessage({width: innerWidth, scroll: document.documentElement.scrollWidth, charts,
+                      repeated_ids: ids.length - new Set(ids).size,
+                      outside: [...document.querySelectorAll('body *')].filter(element => {
+                        const box = element.getBoundingClientRect();
+                        return box.right > innerWidth + 1 || box.left < -1;
+                      }).length}, '*');
+});
+</script>)";
+
+// Shows the report at 390 and at 1280 pixels and collects what kMeasure says, and shows it as it
+// is.
+constexpr const char* kFrames = R"(<!DOCTYPE html><meta charset="utf-8"><pre id="result"></pre>
+<script>
+const found = [];
+addEventListener('message', event => {
+  found.push(event.data);
+  document.getElementById('result').textContent = JSON.stringify(found);
+});
+</script>
+<iframe src="measured.html" style="border:0;width:390px;height:4000px"></iframe>
+<iframe src="measured.html" style="border:0;width:1280px;height:3000px"></iframe>
+<iframe src="report.html" style="border:0;width:390px;height:4000px"></iframe>
+)";
+
+struct Seen {
+  nlohmann::json pages;  // one entry per width
+  std::string log;
+};
+
+Seen open_in_chromium(const Sweep& sweep, const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  write_report(folder, sweep, summarize(sweep));
+  std::string html = read_file(folder / "report.html");
+  const size_t policy = html.find("<meta http-equiv");
+  html.erase(policy, html.find('\n', policy) - policy);  // it would forbid the measuring script
+  html.insert(html.find("</body>"), kMeasure);
+  write_file(folder / "measured.html", html);
+  write_file(folder / "frames.html", kFrames);
+  const ProcessResult result =
+      run_process({"chromium", "--headless", "--no-sandbox", "--disable-gpu",
+                   "--disable-dev-shm-usage", "--enable-logging=stderr", "--window-size=1400,1000",
+                   "--virtual-time-budget=5000", "--user-data-dir=" + (folder / "profile").string(),
+                   "--dump-dom", "file://" + (folder / "frames.html").string()});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const size_t start = result.out.find("<pre id=\"result\">") + 17;
+  const std::string json = result.out.substr(start, result.out.find("</pre>", start) - start);
+  return {.pages = nlohmann::json::parse(json, nullptr, false), .log = result.err};
+}
+
+void expect_readable(const nlohmann::json& page, size_t charts, double least_width) {
+  EXPECT_LE(page["scroll"], page["width"]) << "the page scrolls sideways";
+  EXPECT_EQ(page["outside"], 0) << "elements stick out of the page";
+  EXPECT_EQ(page["repeated_ids"], 0);
+  ASSERT_EQ(page["charts"].size(), charts);
+  for (const nlohmann::json& chart : page["charts"]) {
+    EXPECT_GE(chart["width"], least_width);
+    EXPECT_GE(chart["height"], 0.6 * least_width);
+    EXPECT_LE(chart["right"], page["width"]);
+    EXPECT_GE(chart["left"], 0);
+    EXPECT_GE(chart["texts"], 10);
+    EXPECT_GE(chart["smallest_text"], 10) << "chart text is too small to read";
+    EXPECT_GE(chart["lines"], 20);
+  }
+}
+
+class Browser : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      run_process({"chromium", "--version"});
+    } catch (const Error&) {
+      GTEST_SKIP() << "chromium is not installed (Debian package chromium)";
+    }
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void expect_readable_at_both_widths(const Sweep& sweep, size_t charts) {
+    const Seen seen = open_in_chromium(sweep, folder_);
+    ASSERT_EQ(seen.pages.size(), 2u) << seen.log;
+    for (const nlohmann::json& page : seen.pages) {
+      ASSERT_TRUE(page["width"] == 390 || page["width"] == 1280) << page["width"];
+      expect_readable(page, charts, page["width"] == 390 ? 340 : 500);
+    }
+    EXPECT_NE(seen.pages[0]["width"], seen.pages[1]["width"]);
+    EXPECT_FALSE(contains(seen.log, ":CONSOLE")) << seen.log;
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::path(testing::TempDir()) /
+      (std::string("headroom_browser_") +
+       testing::UnitTest::GetInstance()->current_test_info()->name());
+};
+
+TEST_F(Browser, ShowsAFinishedSweepOnAPhoneAndOnAWideScreen) {
+  expect_readable_at_both_widths(example_sweep(), 3);
+}
+
+TEST_F(Browser, ShowsLongWordsAndEqualCachesWithoutOverflow) {
+  Sweep sweep = unfinished_sweep();
+  sweep.fair = "same-cache";
+  sweep.corpus = std::string(120, 'w');
+  sweep.rows[0].sample = std::string(400, 'x');
+  sweep.config_yaml = "corpus: " + std::string(300, 'y');
+  sweep.machine.cpu = std::string(200, 'z');
+  for (Row& row : sweep.rows) row.cache_bytes_per_token = 12288;
+  expect_readable_at_both_widths(sweep, 3);
+}
+
+}  // namespace
+}  // namespace headroom::experiments
