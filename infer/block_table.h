@@ -1,0 +1,47 @@
+// Which blocks of positions a cache keeps, and in which slots: everything (append), or what a
+// window and its sinks need (a ring of blocks behind blocks that stay). Only arithmetic: no memory.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace headroom::infer {
+
+class BlockTable {
+ public:
+  /// For sequences of at most `tokens` tokens. Under a window, blocks that no coming query can see
+  /// are used again: there are enough of them for `chunk` new tokens at once at any position, and
+  /// for up to a whole block of new tokens that doesn't cross a multiple of the block size, which
+  /// costs no more than one token does.
+  BlockTable(kernels::AttentionMask mask, int64_t tokens, int64_t chunk = 1);
+
+  const kernels::AttentionMask& mask() const { return mask_; }
+  int64_t tokens() const { return tokens_; }
+  /// Slots that each sequence has: `tokens`, or a whole number of blocks where a window makes that
+  /// fewer.
+  int64_t slots() const { return slots_; }
+
+  /// The slot, of the sequence's own, of a position.
+  int64_t slot(int64_t position) const;
+  /// First positions, ascending, of the blocks that the queries at first .. length - 1 can see.
+  std::vector<int64_t> visible(int64_t first, int64_t length) const;
+  /// Whether those blocks have slots of their own, so that the queries can be answered together.
+  bool fits(int64_t first, int64_t length) const;
+  /// Whether a sequence of `length` tokens still has what the token at `position` <= length would
+  /// see.
+  bool can_return(int64_t length, int64_t position) const;
+
+ private:
+  /// Block that holds the oldest key of the window of the query at `first`.
+  int64_t oldest_block(int64_t first) const;
+
+  kernels::AttentionMask mask_;
+  int64_t tokens_;
+  int64_t pinned_;  // blocks that hold the sinks: never used again
+  int64_t ring_;    // blocks after them
+  int64_t slots_;
+};
+
+}  // namespace headroom::infer

@@ -1,0 +1,65 @@
+// Generation: prompts in, tokens out. It knows token ids, not text.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "infer/block_table.h"
+#include "infer/cache_spec.h"
+#include "infer/forward.h"
+#include "infer/sampler.h"
+
+namespace headroom::infer {
+
+struct GenerateOptions {
+  int64_t tokens = 200;  // new ones per prompt, at most
+  SamplingOptions sampling;
+  CacheSpec cache;
+  DType dtype = DType::f32;  // of activations and cache: f32 or bf16; f64 for a model in f64
+};
+
+/// How one batch of prompts will be run.
+struct GenerationPlan {
+  kernels::AttentionMask mask;
+  int64_t slots = 0;        // per sequence; 0 without a cache
+  int64_t cache_bytes = 0;  // by the formula, for `slots` tokens of every sequence
+  std::string note;         // what the user should be told; empty: nothing
+};
+
+/// Sinks kept beside the window that a rope model gets past block_size (arXiv 2309.17453).
+inline constexpr int64_t kDefaultSinks = 4;
+
+/// The plan for prompts of these lengths. A rope model that will pass block_size gets a window of
+/// block_size with kDefaultSinks sinks, unless the options name a window, and a note about it. That
+/// changes nothing for the tokens before the first key is dropped. Throws InputError for a learned
+/// position table that is too short, and for options without meaning.
+GenerationPlan plan_generation(const configs::ModelConfig& model,
+                               const std::vector<int64_t>& prompt_lengths,
+                               const GenerateOptions& options);
+
+/// Told of every new token as it is chosen, row by row within a step; returns whether the row goes
+/// on. The token that ends a row is the last one it gets.
+using OnToken = std::function<bool(int64_t row, int32_t token)>;
+
+struct GenerateStats {
+  int64_t prefill_tokens = 0, decode_tokens = 0;  // given to the model
+  double prefill_seconds = 0, decode_seconds = 0;
+  int64_t passes = 0;            // of the model; a prompt's chunks count one each
+  int64_t cache_bytes_held = 0;  // by the cache's own count
+  int64_t tape_nodes = 0;        // the most alive after any step: 0
+};
+
+struct Generated {
+  Sequences tokens;                            // new ones, per prompt
+  std::vector<std::vector<double>> log_probs;  // of each, as the model gave it at temperature 1
+  GenerateStats stats;
+};
+
+/// Continues every prompt by up to options.tokens tokens. Prompts must not be empty. Row r draws
+/// from its own random stream, and a row that has ended is given nothing more.
+Generated generate(const nn::GPT& model, const Sequences& prompts, const GenerateOptions& options,
+                   const OnToken& on_token);
+
+}  // namespace headroom::infer

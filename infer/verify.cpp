@@ -1,0 +1,220 @@
+#include "infer/verify.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "infer/block_cache.h"
+
+namespace headroom::infer {
+
+namespace {
+
+/// All logits of the sequences, one after the other, V for each token.
+using Logits = std::vector<double>;
+
+std::vector<double> to_doubles(const Tensor& x) {
+  if (x.dtype() == DType::f64) {
+    return x.to_vector<double>();
+  }
+  const std::vector<float> values = x.to_vector<float>();
+  return {values.begin(), values.end()};
+}
+
+/// Collects the hidden rows of a pass, and computes the head once they are all there.
+class AllRows {
+ public:
+  AllRows(const nn::GPT& model, const Sequences& sequences) : model_(model) {
+    int64_t rows = 0;
+    for (const auto& sequence : sequences) {
+      begins_.push_back(rows);
+      rows += static_cast<int64_t>(sequence.size());
+    }
+    hidden_ = Tensor::zeros({rows, model.config().n_embd}, model.dtype(), model.device());
+  }
+  /// The rows it is handed begin `before` tokens later than it is told.
+  OnHidden collector(int64_t before = 0) {
+    return [this, before](int64_t sequence, int64_t first, const Tensor& rows) {
+      const int64_t begin = begins_[static_cast<size_t>(sequence)] + before + first;
+      hidden_.rows(begin, begin + rows.dim(0)).copy_from(rows);
+    };
+  }
+  Logits logits() const {
+    const autograd::NoGrad no_grad;
+    return to_doubles(model_.head(nn::Variable(hidden_)).value());
+  }
+
+ private:
+  const nn::GPT& model_;
+  std::vector<int64_t> begins_;
+  Tensor hidden_;
+};
+
+struct Chunking {
+  std::string name;
+  int64_t first;  // tokens given at once at the start; 0: as the rest
+  int64_t rest;   // tokens given at once after them
+};
+
+Logits cached(const nn::GPT& model, const CacheUnderTest& test, const Sequences& sequences,
+              const Chunking& chunking, int64_t tokens) {
+  const auto batch = static_cast<int64_t>(sequences.size());
+  const auto cache =
+      test.make(model, batch, tokens, std::max<int64_t>(chunking.first, chunking.rest));
+  AllRows rows(model, sequences);
+  Sequences heads, tails;
+  for (const auto& sequence : sequences) {
+    const auto cut = std::min<int64_t>(chunking.first, static_cast<int64_t>(sequence.size()));
+    heads.emplace_back(sequence.begin(), sequence.begin() + cut);
+    tails.emplace_back(sequence.begin() + cut, sequence.end());
+  }
+  feed(model, *cache, heads, std::max<int64_t>(1, chunking.first), model.dtype(), rows.collector());
+  feed(model, *cache, tails, chunking.rest, model.dtype(), rows.collector(chunking.first));
+  return rows.logits();
+}
+
+Logits uncached(const nn::GPT& model, kernels::AttentionMask mask, const Sequences& sequences) {
+  AllRows rows(model, sequences);
+  feed_whole(model, sequences, mask, model.dtype(), rows.collector());
+  return rows.logits();
+}
+
+double max_abs(const Logits& x) {
+  double most = 0;
+  for (const double v : x) {
+    most = std::max(most, std::abs(v));
+  }
+  return most;
+}
+
+/// The largest difference; infinite when either holds a NaN or an infinity.
+double max_abs_diff(const Logits& a, const Logits& b) {
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double diff = std::abs(a[i] - b[i]);
+    if (!std::isfinite(diff)) {
+      return INFINITY;
+    }
+    most = std::max(most, diff);
+  }
+  return most;
+}
+
+/// Compares the largest logit of every position.
+void compare_greedy(const Logits& a, const Logits& b, int64_t vocab_size, double tie,
+                    CacheCheck& check) {
+  int64_t same = 0, counted = 0;
+  const auto V = static_cast<std::ptrdiff_t>(vocab_size);
+  for (auto row = b.begin(); row != b.end(); row += V) {
+    const auto best = std::max_element(row, row + V);
+    const double second =
+        std::max(best == row ? -INFINITY : *std::max_element(row, best),
+                 best + 1 == row + V ? -INFINITY : *std::max_element(best + 1, row + V));
+    if (*best - second < tie) {
+      ++check.ties;
+      continue;
+    }
+    const auto other = a.begin() + (row - b.begin());
+    same += std::max_element(other, other + V) - other == best - row ? 1 : 0;
+    ++counted;
+  }
+  check.greedy_agreement =
+      counted == 0 ? 1.0 : static_cast<double>(same) / static_cast<double>(counted);
+}
+
+CacheCheck compare(const Logits& with_cache, const Logits& without, int64_t vocab_size,
+                   double bound) {
+  CacheCheck check;
+  check.bound = bound;
+  check.max_abs_logit = max_abs(without);
+  check.max_abs_diff = max_abs_diff(with_cache, without);
+  compare_greedy(with_cache, without, vocab_size, bound * check.max_abs_logit, check);
+  check.ok = check.max_abs_diff <= bound * check.max_abs_logit && check.greedy_agreement == 1.0;
+  return check;
+}
+
+std::vector<CacheCheck> run_checks(const nn::GPT& model, const nn::GPT& model_f64,
+                                   const CacheUnderTest& test, const Sequences& sequences,
+                                   const std::vector<Chunking>& chunkings, int64_t longest) {
+  const int64_t V = model.vocab_size();
+  const Logits whole = uncached(model, test.mask, sequences);
+  const Logits whole_f64 = uncached(model_f64, test.mask, sequences);
+  std::vector<CacheCheck> checks;
+  for (const Chunking& chunking : chunkings) {
+    const Logits pieces = cached(model, test, sequences, chunking, longest);
+    CacheCheck f32 = compare(pieces, whole, V, kBoundF32);
+    f32.ok = f32.ok && max_abs_diff(pieces, whole_f64) <= 2 * max_abs_diff(whole, whole_f64);
+    CacheCheck f64 =
+        compare(cached(model_f64, test, sequences, chunking, longest), whole_f64, V, kBoundF64);
+    f64.dtype = DType::f64;
+    for (CacheCheck* each : {&f32, &f64}) {
+      each->cache = test.name;
+      each->chunk = chunking.name;
+      each->batch = static_cast<int64_t>(sequences.size());
+      checks.push_back(*each);
+    }
+  }
+  return checks;
+}
+
+}  // namespace
+
+MakeCache block_cache_maker(const CacheSpec& spec) {
+  check_input(!spec.recompute, "[verify] the cache \"none\" keeps nothing that could be compared");
+  return [mask = spec.mask](const nn::GPT& model, int64_t batch, int64_t tokens, int64_t chunk) {
+    // A block at a time is what the smallest ring takes anyway: verify that ring too.
+    const int64_t at_once = chunk == kernels::KVView::kBlock ? 1 : chunk;
+    return std::make_unique<BlockCache>(model.config(), BlockTable(mask, tokens, at_once), batch,
+                                        model.dtype(), model.device());
+  };
+}
+
+std::vector<CacheCheck> verify_cache(const nn::GPT& model, const nn::GPT& model_f64,
+                                     const CacheUnderTest& cache, const Sequences& sequences) {
+  size_t longest = 0;
+  for (const auto& sequence : sequences) {
+    longest = std::max(longest, sequence.size());
+  }
+  const auto tokens = static_cast<int64_t>(longest);
+  std::vector<Chunking> chunkings = {{"all", 0, tokens}, {"1", 0, 1}, {"3", 0, 3}, {"16", 0, 16}};
+  if (cache.mask.window > 0) {
+    chunkings.push_back({"64", 0, kernels::KVView::kBlock});
+  }
+  return run_checks(model, model_f64, cache, sequences, chunkings, tokens);
+}
+
+std::vector<CacheCheck> verify_published_setting(const nn::GPT& model, const nn::GPT& model_f64,
+                                                 const CacheUnderTest& cache,
+                                                 const std::vector<int32_t>& tokens) {
+  check(static_cast<int64_t>(tokens.size()) == kPublishedPrefill + kPublishedDecode,
+        "[verify] the published setting has {} tokens: got {}",
+        kPublishedPrefill + kPublishedDecode, tokens.size());
+  const Chunking chunking{fmt::format("{}, then 1", kPublishedPrefill), kPublishedPrefill, 1};
+  return run_checks(model, model_f64, cache, {tokens}, {chunking},
+                    static_cast<int64_t>(tokens.size()));
+}
+
+std::unique_ptr<nn::GPT> to_f64(const nn::GPT& model) {
+  auto wide = std::make_unique<nn::GPT>(
+      model.config(), model.vocab_size(),
+      nn::Scope{.dtype = DType::f64, .device = model.device(), .draw = false});
+  const auto from = model.parameters(), to = wide->parameters();
+  for (size_t i = 0; i < from.size(); ++i) {
+    Tensor value = to[i].value.value();
+    kernels::backend(model.device()).cast(from[i].value.value(), value);
+    nn::Variable(to[i].value).changed();
+  }
+  return wide;
+}
+
+std::vector<int32_t> synthetic_tokens(int64_t count, int64_t vocab_size, uint64_t seed,
+                                      uint64_t row) {
+  const RandomStream stream(seed, "synthetic tokens", row);
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i) {
+    tokens.push_back(static_cast<int32_t>(
+        stream.integer(static_cast<uint64_t>(i), static_cast<uint64_t>(vocab_size))));
+  }
+  return tokens;
+}
+
+}  // namespace headroom::infer
