@@ -47,7 +47,8 @@ kernels::AttentionInputs inputs(const Case& c, DType type) {
   in.kv.v = random({c.batch * c.keys, c.kv_heads, c.size}, type, "v");
   in.kv.slots = Tensor::from(slots, {c.batch, blocks});
   in.kv.starts = Tensor::from(starts, {c.batch, blocks});
-  in.kv.lengths = Tensor::from(std::vector<int32_t>(batch, static_cast<int32_t>(c.keys)), {c.batch});
+  in.kv.lengths =
+      Tensor::from(std::vector<int32_t>(batch, static_cast<int32_t>(c.keys)), {c.batch});
   in.kv.counts =
       Tensor::from(std::vector<int32_t>(batch, static_cast<int32_t>(c.queries)), {c.batch});
   in.scale = 0.2;

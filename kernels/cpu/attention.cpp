@@ -108,8 +108,7 @@ class ForwardPass {
   Item item_at(int64_t item) const {
     const int64_t tile = item % tiles_, owner = item / tiles_;
     const int64_t b = owner / p_.kv_heads, first = tile * Tile::kRows;
-    return {b, owner % p_.kv_heads, first,
-            std::clamp<int64_t>(p_.rows(b) - first, 0, Tile::kRows)};
+    return {b, owner % p_.kv_heads, first, std::clamp<int64_t>(p_.rows(b) - first, 0, Tile::kRows)};
   }
 
   HWY_NOINLINE void whole_item(int64_t index) {
@@ -215,18 +214,16 @@ class ForwardPass {
         hide(range, first, t);
       }
       exponentiate(range.size(), t, softmax);
-      product<true, true, Tile::kVectors>(d, p_.value_size, range.size(), t.values,
-                                          t.value_columns, t.scores, Tile::kRows, softmax.out,
-                                          Tile::kRows);
+      product<true, true, Tile::kVectors>(d, p_.value_size, range.size(), t.values, t.value_columns,
+                                          t.scores, Tile::kRows, softmax.out, Tile::kRows);
     }
   }
 
   void score(const KeyRange& range, const ForwardTile<Tile>& t) const {
     const auto scores = [&](int64_t from, int64_t to, const C* q) HWY_ATTR {
-      product<false, false, Tile::kVectors>(D(), to - from, p_.key_size,
-                                            t.keys + from * t.key_columns, t.key_columns, q,
-                                            Tile::kRows, t.scores + from * Tile::kRows,
-                                            Tile::kRows);
+      product<false, false, Tile::kVectors>(
+          D(), to - from, p_.key_size, t.keys + from * t.key_columns, t.key_columns, q, Tile::kRows,
+          t.scores + from * Tile::kRows, Tile::kRows);
     };
     const int64_t sinks = q_sink_ == nullptr ? 0 : p_.mask.sinks - range.begin;
     const int64_t seen_as_sinks = std::clamp<int64_t>(sinks, 0, range.size());
@@ -247,8 +244,9 @@ class ForwardPass {
     }
   }
 
-  /// scores = exp(scores - max), after the running softmax has moved to the new maximum. A row whose
-  /// keys are all hidden so far counts them as 1 each, until its first real key scales that by 0.
+  /// scores = exp(scores - max), after the running softmax has moved to the new maximum. A row
+  /// whose keys are all hidden so far counts them as 1 each, until its first real key scales that
+  /// by 0.
   void exponentiate(int64_t keys, const ForwardTile<Tile>& t,
                     const RunningSoftmax<Tile>& softmax) const {
     const D d;

@@ -44,9 +44,10 @@ struct BackwardTile {
   C* values;         // (keys, Dv)
   C* weights;        // (keys, rows): the softmax
   C* dscores;        // (keys, rows)
-  C *lse, *delta;    // of the rows; delta = sum of dout * out, which is sum over keys of weight * dweight
-  C* positions;      // of the rows
-  C *dk, *dv;        // (positions of the sequence's blocks, D), summed over the tiles in order
+  C *lse,
+      *delta;  // of the rows; delta = sum of dout * out, which is sum over keys of weight * dweight
+  C* positions;  // of the rows
+  C *dk, *dv;    // (positions of the sequence's blocks, D), summed over the tiles in order
 };
 
 template <class Tile, class S>
@@ -200,8 +201,8 @@ class BackwardPass {
               C(1), t.values, t.value_columns);
   }
 
-  /// The tile's weights and the gradients of its scores; 0 for what is hidden, and for the keys that
-  /// the products round up to.
+  /// The tile's weights and the gradients of its scores; 0 for what is hidden, and for the keys
+  /// that the products round up to.
   void weigh(const KeyRange& range, int64_t origin, const BackwardTile<Tile>& t) const {
     const D d;
     const int64_t keys = range.size();

@@ -1,5 +1,5 @@
-// What attention's kernels share that knows no SIMD: the sizes of a call, which keys of a block a tile
-// of queries sees, scratch memory, and the loop over work items.
+// What attention's kernels share that knows no SIMD: the sizes of a call, which keys of a block a
+// tile of queries sees, scratch memory, and the loop over work items.
 #pragma once
 
 #include <hwy/aligned_allocator.h>
