@@ -11,7 +11,7 @@
 namespace headroom::text {
 namespace {
 
-constexpr size_t kWindowBytes = 1 << 16;
+constexpr size_t kWindowBytes = 1 << 20;
 constexpr size_t kTailTokens = 16;       // a window's last tokens still depend on what follows
 constexpr size_t kRememberedBytes = 64;  // longer pieces seldom come again
 constexpr size_t kRememberedPieces = 1 << 18;
