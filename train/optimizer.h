@@ -1,0 +1,71 @@
+// AdamW, and Muon for the hidden matrices with AdamW for the rest: how gradients change weights.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "configs/config.h"
+#include "nn/module.h"
+
+namespace headroom::train {
+
+/// What names of an optimizer's tensors begin with in a checkpoint.
+inline constexpr std::string_view kOptimizerPrefix = "optimizer.";
+
+/// Which rule updates a parameter. Weight decay is decoupled and binds parameters with two
+/// dimensions, embeddings included, and no others.
+enum class Rule : uint8_t { adamw, muon };
+Rule rule_of(const configs::TrainConfig& train, const nn::Parameter& parameter);
+bool decays(const nn::Parameter& parameter);
+
+/// The optimizer of a list of parameters, which it keeps handles to.
+///
+/// AdamW: Loshchilov and Hutter, arXiv 1711.05101; state optimizer.m.NAME and optimizer.v.NAME.
+/// Muon: Keller Jordan 2024, "Muon: an optimizer for hidden layers in neural networks": Nesterov
+/// momentum, its direction orthogonalised by five Newton-Schulz steps, scaled by
+/// sqrt(max(1, rows / columns)); state optimizer.momentum.NAME. It takes the matrices of
+/// model.layers, with rate train.lr; AdamW takes the others with train.adamw_lr.
+class Optimizer {
+ public:
+  /// Newton-Schulz steps are computed in `matrix_dtype`: bf16 for a model in f32 that trains in
+  /// bf16, else the parameters' own type.
+  Optimizer(const configs::TrainConfig& train, const std::vector<nn::Parameter>& parameters,
+            DType matrix_dtype);
+
+  /// Update `step` (from 1) from the gradients the parameters hold, each multiplied by
+  /// `grad_scale`, at `factor` times the peak rates. The gradients stay; clear_gradients() drops
+  /// them.
+  void update(int64_t step, double factor, double grad_scale);
+  void clear_gradients();
+
+  /// sqrt of the sum of squares of all gradients.
+  double gradient_norm() const;
+
+  /// The state, by name; the tensors share the optimizer's memory, so writing to them loads it.
+  std::vector<std::pair<std::string, Tensor>> state() const;
+
+ private:
+  struct Adam {
+    nn::Parameter parameter;
+    Tensor m, v;
+  };
+  struct Muon {
+    nn::Parameter parameter;
+    Tensor momentum;
+  };
+  void adamw(int64_t step, double rate, double grad_scale);
+  void muon(Muon& one, double rate, double grad_scale) const;
+
+  const configs::TrainConfig train_;
+  const DType matrix_dtype_;
+  std::vector<Adam> adam_;
+  std::vector<Muon> muon_;
+};
+
+/// The orthogonal direction of matrix x: five Newton-Schulz steps with coefficients 3.4445,
+/// -4.7750, 2.0315 on x / |x|, which bring every singular value near 1 (0.7 to 1.2). Computed in
+/// x's type.
+Tensor orthogonal(const Tensor& x);
+
+}  // namespace headroom::train
