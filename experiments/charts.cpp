@@ -11,8 +11,6 @@
 #include <optional>
 
 #include "experiments/format.h"
-#include "experiments/process.h"
-#include "tensor/check.h"
 
 namespace headroom::experiments {
 namespace {
@@ -44,6 +42,7 @@ struct Range {
 };
 
 // Size and font are such that the text is at least 10 pixels high on a phone 390 pixels wide.
+// Titles of plots show as tooltips; the legend is the page's.
 std::string preamble(const char* xlabel, const char* ylabel) {
   return fmt::format(R"(set encoding utf8
 set terminal svg size 480,350 dynamic font "sans-serif,14" noenhanced
@@ -139,8 +138,8 @@ std::vector<BandPoint> band(const std::vector<std::vector<LossPoint>>& runs) {
 }
 
 // One band and one line per row over training tokens; empty when there is no point at all.
-std::string bands_script(const std::vector<std::vector<BandPoint>>& bands, const char* ylabel,
-                         bool difference) {
+std::string bands_script(const Sweep& sweep, const std::vector<std::vector<BandPoint>>& bands,
+                         const char* ylabel, bool difference) {
   Range tokens;
   Range losses;
   size_t most_points = 0;
@@ -160,7 +159,7 @@ std::string bands_script(const std::vector<std::vector<BandPoint>>& bands, const
   if (difference) losses.include(0);
   script += y_axis(losses, difference ? "+" : "");
   if (difference) script += "set minussign\nset xzeroaxis lt 1 lc rgb \"black\" lw 1\n";
-  script += fmt::format("set xrange [0:{}]\n", tokens.high / unit * 1.02);
+  script += fmt::format("set xrange [0:{}]\n", std::max(tokens.high, 1.0) / unit * 1.02);
   std::string fills;
   std::string lines;
   for (size_t i = 0; i < bands.size(); ++i) {
@@ -171,20 +170,16 @@ std::string bands_script(const std::vector<std::vector<BandPoint>>& bands, const
     }
     script += "EOD\n";
     const Look& look = look_of(i);
-    fills += fmt::format("$row{} using 1:3:4 with filledcurves lc rgb \"{}\", ", i, look.color);
-    lines +=
-        fmt::format("$row{} using 1:2 with linespoints lc rgb \"{}\" lw 2 pt {} ps 0.6 pi {}, ", i,
-                    look.color, look.point_type, std::max<size_t>(1, most_points / 8));
+    const std::string title = fmt::format("n_kv_head {}", sweep.rows[i].n_kv_head);
+    fills += fmt::format("$row{} using 1:3:4 with filledcurves lc rgb \"{}\" title \"{}\", ", i,
+                         look.color, title);
+    lines += fmt::format(
+        "$row{} using 1:2 with linespoints lc rgb \"{}\" lw 2 pt {} ps 0.6 pi {} title \"{}\", ", i,
+        look.color, look.point_type, std::max<size_t>(1, most_points / 8), title);
   }
   std::string plots = fills + lines;
   plots.resize(plots.size() - 2);
   return script + "plot " + plots + "\n";
-}
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
 }
 
 // The losses of `run` minus those of `reference` at the same step.
@@ -228,18 +223,20 @@ std::string cache_chart(const Sweep& sweep, const Summary& summary) {
     const Look& look = look_of(i);
     const bool several = best.values.size() > 1;
     if (several) {
-      plots += fmt::format("$seeds{} using 1:2 with points pt 7 ps 0.35 lc rgb \"#707070\", ", i);
+      plots += fmt::format(
+          "$seeds{} using 1:2 with points pt 7 ps 0.35 lc rgb \"#707070\" title \"single seeds\", ",
+          i);
     }
-    plots += fmt::format("$row{} using {} lw 2 pt {} ps 1.1 lc rgb \"{}\", ", i,
-                         several ? "1:2:3 with yerrorbars" : "1:2 with points", look.point_type,
-                         look.color);
+    plots += fmt::format("$row{} using {} lw 2 pt {} ps 1.1 lc rgb \"{}\" title \"n_kv_head {}\", ",
+                         i, several ? "1:2:3 with yerrorbars" : "1:2 with points", look.point_type,
+                         look.color, sweep.rows[i].n_kv_head);
   }
   if (losses.empty()) return {};
   plots.resize(plots.size() - 2);
   std::string script = preamble("cache per token (KiB)", "best validation loss (nats/token)");
   script += axis.settings + y_axis(losses) + data;
   if (summary.reference && std::isfinite(summary.rows[*summary.reference].best.mean)) {
-    plots = fmt::format("{} with lines dt 2 lw 1 lc rgb \"#808080\", {}",
+    plots = fmt::format("{} with lines dt 2 lw 1 lc rgb \"#808080\" title \"MHA\", {}",
                         summary.rows[*summary.reference].best.mean, plots);
   }
   return script + "plot " + plots + "\n";
@@ -252,7 +249,7 @@ std::string curves_chart(const Sweep& sweep) {
     for (const SeedRun& run : row.runs) curves.push_back(run.curve);
     bands.push_back(band(curves));
   }
-  return bands_script(bands, "validation loss (nats/token)", false);
+  return bands_script(sweep, bands, "validation loss (nats/token)", false);
 }
 
 std::string difference_chart(const Sweep& sweep, const Summary& summary) {
@@ -269,28 +266,7 @@ std::string difference_chart(const Sweep& sweep, const Summary& summary) {
     }
     bands[i] = band(differences);
   }
-  return bands_script(bands, "difference from MHA (nats/token)", true);
-}
-
-std::string draw(const std::string& script, const std::string& id) {
-  ProcessResult result;
-  try {
-    result = run_process({"gnuplot", "--default-settings", "-"}, script);
-  } catch (const Error& error) {
-    throw Error(fmt::format("[report] the charts need gnuplot (Debian package gnuplot-nox): {}",
-                            error.what()));
-  }
-  const size_t start = result.out.find("<svg");
-  const size_t title = result.out.find("<title>");
-  const size_t content = result.out.find("</desc>");
-  check(result.status == 0 && start < title && title < content && content != std::string::npos,
-        "[report] gnuplot failed with exit status {}: {}", result.status, result.err);
-  // Its title would show as a tooltip, and several charts on one page must not share ids.
-  std::string svg = result.out.substr(start, title - start) + result.out.substr(content + 7);
-  for (const char* reference : {"id='", "id=\"", "href='#", "url(#"}) {
-    replace_all(svg, reference, std::string(reference) + id + "-");
-  }
-  return svg;
+  return bands_script(sweep, bands, "difference from MHA (nats/token)", true);
 }
 
 }  // namespace headroom::experiments

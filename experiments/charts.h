@@ -28,8 +28,4 @@ std::string curves_chart(const Sweep& sweep);
 /// evaluated at its steps only.
 std::string difference_chart(const Sweep& sweep, const Summary& summary);
 
-/// Runs gnuplot on a script and returns an <svg> element to put into a page, its ids prefixed with
-/// `id`. Throws Error, naming Debian's package, when gnuplot is missing or fails.
-std::string draw(const std::string& script, const std::string& id);
-
 }  // namespace headroom::experiments

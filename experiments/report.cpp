@@ -9,6 +9,7 @@
 
 #include "experiments/charts.h"
 #include "experiments/format.h"
+#include "experiments/gnuplot.h"
 #include "experiments/html.h"
 #include "experiments/report_style.h"
 #include "experiments/table.h"

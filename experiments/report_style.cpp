@@ -42,6 +42,7 @@ figure svg { display: block; width: 100%; height: auto; }
 figure svg g { font-family: inherit; }
 figure svg :is([fill="black"], [fill="rgb(0,0,0)"]) { fill: var(--ink); }
 figure svg :is([stroke="black"], [stroke="rgb(  0,   0,   0)"]) { stroke: var(--ink); }
+figure svg use[color="white"] { color: var(--page); }
 figcaption { margin-top: 6px; }
 pre { margin: 0; padding: 14px 16px; background: var(--card); border: 1px solid var(--line); border-radius: 6px;
       font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace;

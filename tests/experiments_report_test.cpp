@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/charts.h"
+#include "experiments/gnuplot.h"
 #include "experiments/process.h"
 #include "experiments_example_sweep.h"
 #include "tensor/check.h"
@@ -105,6 +106,8 @@ TEST(Report, HoldsTableSamplesConfigMachineAndTime) {
   }
   EXPECT_EQ(count(html, "<pre>"), 5u);  // four samples and the config
   EXPECT_FALSE(contains(html, "Unfinished"));
+  EXPECT_FALSE(contains(html, "$row"));  // gnuplot's own words as tooltips
+  EXPECT_FALSE(contains(html, "Gnuplot"));
 }
 
 TEST(Report, PublishedFiguresStandOnlyBesideTinyShakespeare) {
@@ -196,6 +199,12 @@ TEST(Charts, ErrorBarsAreOneStandardDeviation) {
   const std::string script = cache_chart(sweep, summarize(sweep));
   // log2 of 6144 bytes; mean of 1.5, 2, 2.5; their deviation.
   EXPECT_TRUE(contains(script, "$row1 << EOD\n12.584962500721156 2 0.5\nEOD\n")) << script;
+}
+
+TEST(Charts, OneEvaluationBeforeAnyTrainingIsStillAChart) {
+  Sweep sweep = one_seed_sweep();
+  for (Row& row : sweep.rows) row.runs[0].curve = {{0, 0, 4.2}};
+  EXPECT_TRUE(contains(draw(curves_chart(sweep), "x"), "<svg"));
 }
 
 TEST(Charts, FailuresOfGnuplotAreReported) {
