@@ -139,7 +139,7 @@ void read_section(Config& config, Places& places, const std::string& section,
   for (const auto& entry : body) {
     const std::string at = place_of(source, entry.first);
     const std::string key = key_text(entry.first, at);
-    give(places, section + "." + key, at);
+    give(places, fmt::format("{}.{}", section, key), at);
     assign(config, section, key, entry.second, at);
   }
 }

@@ -22,7 +22,7 @@ void grow_mlp(ModelConfig& model, const ModelConfig& yardstick) {
   one_more.given_n_ff = model.n_ff() + 1;
   const int64_t per_unit = parameter_count(one_more, 1) - parameter_count(model, 1);
   const int64_t saved = parameter_count(yardstick, 1) - parameter_count(model, 1);
-  model.given_n_ff = model.n_ff() + (saved + per_unit / 2) / per_unit;
+  model.given_n_ff = model.n_ff() + (Count(saved) + per_unit / 2).value() / per_unit;
 }
 
 /// Cuts the steps of `config` until it trains for the FLOP of `yardstick`.

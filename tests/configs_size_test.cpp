@@ -47,6 +47,7 @@ TEST(Size, CacheFormulaShowsItsFactors) {
 
 std::vector<std::string> names_and_shapes(const std::vector<ParameterSize>& list) {
   std::vector<std::string> lines;
+  lines.reserve(list.size());
   for (const ParameterSize& each : list) {
     lines.push_back(fmt::format("{} {}", each.name, fmt::join(each.shape, "x")));
   }
