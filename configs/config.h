@@ -30,13 +30,13 @@ inline constexpr double kMaxSize = 2147483647;
 inline constexpr double kAdamwEps = 1e-8;
 
 struct ModelConfig {
-  int64_t n_layer = 6;    // the published sweep's depth, heads, width and context
-  int64_t n_head = 8;     // 8 heads allow n_kv_head 8, 4, 2 and 1
-  int64_t n_kv_head = 2;  // a quarter of MHA's cache
-  int64_t n_embd = 256;
-  int64_t given_head_dim = 0;  // key head_dim; read it through head_dim()
-  int64_t given_n_ff = 1024;   // key n_ff; read it through n_ff()
-  int64_t block_size = 256;
+  int64_t n_layer = 6;                     // the published sweep's depth, heads, width and context
+  int64_t n_head = 8;                      // 8 heads allow n_kv_head 8, 4, 2 and 1
+  int64_t n_kv_head = 2;                   // a quarter of MHA's cache
+  int64_t n_embd = 256;                    // heads of 32
+  int64_t given_head_dim = 0;              // key head_dim; read it through head_dim()
+  int64_t given_n_ff = 1024;               // key n_ff; read it through n_ff()
+  int64_t block_size = 256;                // the published context
   int64_t vocab_size = 0;                  // the tokenizer knows it
   Position position = Position::rope;      // goes on past block_size; no table to learn
   RopeStyle rope_style = RopeStyle::half;  // Hugging Face's layout, so checkpoints travel
@@ -130,27 +130,27 @@ struct DataConfig {
 };
 
 struct TrainConfig {
-  int64_t steps = 1000;
-  int64_t batch_size = 16;
-  int64_t grad_accumulation = 1;
+  int64_t steps = 1000;                           // four passes over Tiny Shakespeare
+  int64_t batch_size = 16;                        // published
+  int64_t grad_accumulation = 1;                  // the batch fits
   OptimizerKind optimizer = OptimizerKind::muon;  // reaches a loss in fewer tokens (Jordan 2024)
   double lr = 0.02;                               // Muon's published rate; AdamW wants about 0.003
   double momentum = 0.95;                         // Muon's published momentum
   double adamw_lr = 0.003;                        // for what Muon leaves: embeddings, norms, head
   double beta1 = 0.9;
-  double beta2 = 0.95;                // short runs need a shorter memory than 0.999
-  double weight_decay = 0.1;          // GPT-3's (arXiv 2005.14165, appendix B)
-  double clip_norm = 1.0;             // GPT-3's
-  Schedule schedule = Schedule::wsd;  // a longer run can branch off its constant part
-  int64_t warmup_steps = 50;
-  double decay_fraction = 0.5;
-  double final_lr = 0.02;
-  int64_t eval_every = 100;
-  int64_t save_every = 100;
-  Precision precision = Precision::automatic;
-  int64_t seed = 1;
-  DeviceKind device = DeviceKind::cpu;
-  int64_t threads = 0;
+  double beta2 = 0.95;                         // short runs need a shorter memory than 0.999
+  double weight_decay = 0.1;                   // GPT-3's (arXiv 2005.14165, appendix B)
+  double clip_norm = 1.0;                      // GPT-3's
+  Schedule schedule = Schedule::wsd;           // a longer run can branch off its constant part
+  int64_t warmup_steps = 50;                   // until the moments know the gradients' size
+  double decay_fraction = 0.5;                 // short runs gain most while the rate falls
+  double final_lr = 0.02;                      // nearly zero, and still learning
+  int64_t eval_every = 100;                    // ten points on the loss curve
+  int64_t save_every = 100;                    // a kill costs a minute or so
+  Precision precision = Precision::automatic;  // the fastest that trains as well
+  int64_t seed = 1;                            // any; equal seeds give equal runs
+  DeviceKind device = DeviceKind::cpu;         // every machine has one
+  int64_t threads = 0;                         // all cores
 
   bool operator==(const TrainConfig&) const = default;
 
