@@ -1,0 +1,165 @@
+#include "train/prepare.h"
+
+#include "configs/count.h"
+#include "configs/memory.h"
+#include "configs/print.h"
+#include "configs/size.h"
+#include "kernels/threads.h"
+#include "nn/checkpoint.h"
+#include "tensor/check.h"
+#include "tensor/file.h"
+
+namespace headroom::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Whether the folder may be used, and the state to go on from if there is one.
+std::optional<RunState> starting_state(const configs::Config& config, const TrainOptions& options,
+                                       Observer& observer) {
+  const fs::path& folder = options.folder;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  check_input(!error && fs::is_directory(folder), "{}: can't be the run folder: {}",
+              folder.string(), error ? error.message() : "it is not a directory");
+  if (!holds_run(folder)) {
+    if (options.resume) {
+      observer.note(fmt::format("{}: nothing to resume; beginning at step 0", folder.string()));
+    }
+    return std::nullopt;
+  }
+  if (options.resume) {
+    const auto state = read_resume_state(folder, config);
+    if (!state) {
+      observer.note(fmt::format("{}: nothing was saved; beginning at step 0", folder.string()));
+    }
+    return state;
+  }
+  std::string stands = "with nothing saved yet";
+  if (fs::exists(folder / kLastFile)) {
+    const auto state = read_state(SafetensorsFile(folder / kLastFile));
+    stands = !state ? "with weights of another program"
+             : state->step >= config.train.steps
+                 ? fmt::format("that is finished (step {})", state->step)
+                 : fmt::format("that stands at step {} of {}", state->step, config.train.steps);
+  }
+  throw InputError(
+      fmt::format("{}: holds a run {}: --resume goes on with it, another --out keeps it",
+                  folder.string(), stands));
+}
+
+void load_data(const configs::Config& config, Prepared& run, RunStart& start, Observer& observer) {
+  check_input(!config.data.corpus.empty(), "data.corpus must name the text file to train on");
+  const text::Corpus corpus = text::load_corpus(config.data.corpus, config.data.val_fraction);
+  std::vector<std::string> notes = corpus.notes;
+  check_input(!run.resumed || corpus.hash == run.state.corpus_hash,
+              "{}: is not the text this run was trained on", config.data.corpus);
+  run.tokenizer = run.resumed ? load_run_tokenizer(run.folder, run.state)
+                              : text::make_tokenizer(configs::name_of(config.data.tokenizer),
+                                                     config.data.vocab_size,
+                                                     corpus.split(text::Split::train), notes);
+  text::TokenizedCorpus tokens =
+      text::tokenize_splits(corpus, *run.tokenizer, config.model.block_size);
+  run.validation = std::move(tokens.val);
+  run.batches = std::make_unique<Batches>(
+      std::move(tokens.train.ids), BatchOptions{.block_size = config.model.block_size,
+                                                .batch_size = config.train.batch_size,
+                                                .grad_accumulation = config.train.grad_accumulation,
+                                                .order = config.data.order,
+                                                .seed = static_cast<uint64_t>(config.train.seed)});
+  if (config.data.order == configs::Order::sequential && run.batches->leftover() > 0) {
+    notes.push_back(fmt::format(
+        "a pass is {} sequences of {} tokens; the {} tokens left over at its end are not read",
+        run.batches->sequences_per_pass(), config.model.block_size, run.batches->leftover()));
+  }
+  for (const std::string& note : notes) {
+    observer.note(note);
+  }
+  run.state.corpus_hash = corpus.hash;
+  run.state.tokenizer_hash = run.tokenizer->hash();
+  run.state.config = settled_config(config);
+  start.corpus = corpus.name;
+}
+
+void make_model(const configs::Config& config, Prepared& run, RunStart& start, Observer& observer) {
+  start.vocab_size = model_vocabulary(config.model, *run.tokenizer);
+  configs::require_training_memory(config, start.vocab_size,
+                                   static_cast<int64_t>(size_of(run.precision.dtype)));
+  const nn::Scope scope{.seed = static_cast<uint64_t>(config.train.seed), .draw = !run.resumed};
+  run.model = std::make_unique<nn::GPT>(config.model, start.vocab_size, scope);
+  run.optimizer =
+      std::make_unique<Optimizer>(config.train, run.model->parameters(), run.precision.dtype);
+  if (run.resumed) {
+    std::vector<std::string> notes;
+    load_checkpoint(run.folder, *run.model, *run.optimizer, notes);
+    for (const std::string& note : notes) {
+      observer.note(note);
+    }
+  }
+  for (const nn::Parameter& p : run.model->parameters()) {
+    run.parameters += p.value.value().numel();
+  }
+}
+
+/// Refuses a disk that can't hold what the run is going to write: best, last, and the one that is
+/// being written beside them.
+void require_disk(const Prepared& run, int64_t bytes) {
+  int64_t files = 1;
+  for (const char* name : {kLastFile, kBestFile}) {
+    files += fs::exists(run.folder / name) ? 0 : 1;
+  }
+  std::error_code error;
+  const fs::space_info space = fs::space(run.folder, error);
+  check_input(error || space.available >= static_cast<uint64_t>(files * bytes),
+              "{}: {} are free, but a checkpoint needs {} and {} more must fit: best, last and the "
+              "one being written",
+              run.folder.string(), configs::human_bytes(static_cast<int64_t>(space.available)),
+              configs::human_bytes(bytes), files);
+}
+
+void write_settings(const configs::Config& config, const Prepared& run, int64_t bytes) {
+  try {
+    write_file(run.folder / kConfigFile, configs::to_yaml(config));
+    run.tokenizer->save(run.folder / kTokenizerFile);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{} (each checkpoint will need {} there)", error.what(),
+                            configs::human_bytes(bytes)));
+  }
+}
+
+}  // namespace
+
+Prepared prepare(const configs::Config& config, const TrainOptions& options, Observer& observer) {
+  Prepared run;
+  run.folder = options.folder;
+  const std::optional<RunState> state = starting_state(config, options, observer);
+  run.resumed = state.has_value();
+  run.state = state.value_or(RunState{});
+  run.precision = choose_precision(config.train.precision, kernels::has_native_bf16());
+
+  RunStart start;
+  start.folder = run.folder;
+  start.steps = config.train.steps;
+  start.threads = kernels::set_threads(static_cast<int>(config.train.threads));
+  load_data(config, run, start, observer);
+  make_model(config, run, start, observer);
+
+  start.checkpoint_bytes = checkpoint_bytes(*run.model, *run.optimizer);
+  require_disk(run, start.checkpoint_bytes);
+  write_settings(config, run, start.checkpoint_bytes);
+  if (run.resumed) {
+    repair_best(run.folder, *run.model, *run.optimizer, run.state);
+  }
+  start.first_step = run.state.step + 1;
+  start.parameters = run.parameters;
+  start.cache_bytes_per_token =
+      configs::cache_bytes(config.model, 1, 1, static_cast<int64_t>(sizeof(float)));
+  start.tokens_per_step = run.batches->tokens_per_step();
+  start.sequences_per_pass = run.batches->sequences_per_pass();
+  start.precision = run.precision.sentence;
+  observer.started(start);
+  return run;
+}
+
+}  // namespace headroom::train

@@ -1,0 +1,34 @@
+// The training loop: batch, loss, backward, clip, step, log, evaluate, save.
+#pragma once
+
+#include <filesystem>
+
+#include "configs/config.h"
+#include "train/observer.h"
+
+namespace headroom::train {
+
+struct TrainOptions {
+  std::filesystem::path folder;  // of the run; made where absent
+  bool resume = false;           // go on from last.safetensors, or begin where nothing is saved
+};
+
+struct TrainResult {
+  int64_t step = 0;          // updates done
+  bool interrupted = false;  // by the observer, before the last step
+  double final_loss = 0;     // of the last evaluation, in nats per token
+  double best_loss = 0;      // the lowest of all evaluations; both are NaN before the first one
+  int64_t best_step = 0;
+  int64_t tokens = 0;  // trained on
+  double seconds = 0;  // spent, earlier parts included
+  int64_t parameters = 0;
+};
+
+/// Trains `config` into a run folder. The same config, seed, threads and kind of processor give the
+/// same bytes, whether in one go or resumed. Throws InputError before the first step for a folder
+/// that holds a run (unless `resume` continues it), for data, memory or disk that don't suffice;
+/// Error for a loss that is not finite (NotFinite) and for a save that fails: what was saved before
+/// stays.
+TrainResult train(const configs::Config& config, const TrainOptions& options, Observer& observer);
+
+}  // namespace headroom::train
