@@ -156,8 +156,8 @@ class ForwardPass {
     for (int64_t r = 0; r < Tile::kRows; r += Tile::kLanes) {
       const auto max_from = hn::Load(d, from.max + r), max_to = hn::Load(d, to.max + r);
       const auto max = hn::Max(max_from, max_to);
-      const auto by_from = hn::Exp(d, hn::Sub(max_from, max));
-      const auto by_to = hn::Exp(d, hn::Sub(max_to, max));
+      const auto by_from = exp_weight(d, hn::Sub(max_from, max));
+      const auto by_to = exp_weight(d, hn::Sub(max_to, max));
       const auto joined = [&](const C* x, C* y) HWY_ATTR {
         hn::Store(hn::MulAdd(by_from, hn::Load(d, x), hn::Mul(by_to, hn::Load(d, y))), d, y);
       };
@@ -196,34 +196,54 @@ class ForwardPass {
   /// Takes the keys of blocks [begin, end) into the running softmax.
   void attend(const Item& item, int64_t begin, int64_t end, const ForwardTile<Tile>& t,
               const RunningSoftmax<Tile>& softmax) const {
-    const D d;
     const int64_t first = p_.position(item.b, item.first);
     const int64_t last = p_.position(item.b, item.first + item.rows - 1);
-    for (int64_t n = begin; n < end && p_.starts[item.b * p_.blocks + n] <= last; ++n) {
-      const KeyRange range = visible_keys(p_, item.b, n, first, last);
+    const auto range_at = [&](int64_t n) {
+      return n < end ? visible_keys(p_, item.b, n, first, last) : KeyRange{};
+    };
+    KeyRange range = range_at(begin), next;
+    for (int64_t n = begin; n < end; ++n, range = next) {
+      next = range_at(n + 1);
       if (range.size() == 0) {
         continue;
       }
-      const int64_t at = range.slot * p_.kv_heads + item.kv_head;
-      load_tile(k_ + at * p_.key_size, p_.kv_heads * p_.key_size, range.size(), p_.key_size, C(1),
+      load_tile(key(item, range), p_.kv_heads * p_.key_size, range.size(), p_.key_size, C(1),
                 t.keys, t.key_columns);
-      load_tile(v_ + at * p_.value_size, p_.kv_heads * p_.value_size, range.size(), p_.value_size,
-                C(1), t.values, t.value_columns);
-      score(range, t);
+      load_tile(value(item, range), p_.kv_heads * p_.value_size, range.size(), p_.value_size, C(1),
+                t.values, t.value_columns);
+      score(item, range, next, t);
       if (range.masked) {
         hide(range, first, t);
       }
       exponentiate(range.size(), t, softmax);
-      product<true, true, Tile::kVectors>(d, p_.value_size, range.size(), t.values, t.value_columns,
-                                          t.scores, Tile::kRows, softmax.out, Tile::kRows);
+      product<true, true, Tile::kVectors>(D(), p_.value_size, range.size(), t.values,
+                                          t.value_columns, t.scores, Tile::kRows, softmax.out,
+                                          Tile::kRows);
     }
   }
 
-  void score(const KeyRange& range, const ForwardTile<Tile>& t) const {
+  /// Where the first key of a range is, and its value.
+  const S* key(const Item& item, const KeyRange& range) const {
+    return k_ + (range.slot * p_.kv_heads + item.kv_head) * p_.key_size;
+  }
+  const S* value(const Item& item, const KeyRange& range) const {
+    return v_ + (range.slot * p_.kv_heads + item.kv_head) * p_.value_size;
+  }
+
+  /// The scores of a tile; meanwhile memory is asked for the next one.
+  void score(const Item& item, const KeyRange& range, const KeyRange& next,
+             const ForwardTile<Tile>& t) const {
+    const int64_t key_stride = p_.kv_heads * p_.key_size;
+    const int64_t value_stride = p_.kv_heads * p_.value_size;
     const auto scores = [&](int64_t from, int64_t to, const C* q) HWY_ATTR {
-      product<false, false, Tile::kVectors>(
-          D(), to - from, p_.key_size, t.keys + from * t.key_columns, t.key_columns, q, Tile::kRows,
-          t.scores + from * Tile::kRows, Tile::kRows);
+      for (int64_t j = from; j < to; j += kStep) {
+        const int64_t ahead = std::clamp<int64_t>(next.size() - j, 0, kStep);
+        prefetch_tile(key(item, next) + j * key_stride, key_stride, ahead, p_.key_size);
+        prefetch_tile(value(item, next) + j * value_stride, value_stride, ahead, p_.value_size);
+        product<false, false, Tile::kVectors>(D(), kStep, p_.key_size, t.keys + j * t.key_columns,
+                                              t.key_columns, q, Tile::kRows,
+                                              t.scores + j * Tile::kRows, Tile::kRows);
+      }
     };
     const int64_t sinks = q_sink_ == nullptr ? 0 : p_.mask.sinks - range.begin;
     const int64_t seen_as_sinks = std::clamp<int64_t>(sinks, 0, range.size());
@@ -256,11 +276,11 @@ class ForwardPass {
       for (int64_t j = 0; j < keys; ++j) {
         max = hn::Max(max, hn::Load(d, t.scores + j * Tile::kRows + r));
       }
-      const auto shrink = hn::Exp(d, hn::Sub(old_max, max));
+      const auto shrink = exp_weight(d, hn::Sub(old_max, max));
       auto sum = hn::Mul(shrink, hn::Load(d, softmax.sum + r));
       for (int64_t j = 0; j < keys; ++j) {
         C* s = t.scores + j * Tile::kRows + r;
-        const auto weight = hn::Exp(d, hn::Sub(hn::Load(d, s), max));
+        const auto weight = exp_weight(d, hn::Sub(hn::Load(d, s), max));
         sum = hn::Add(sum, weight);
         hn::Store(weight, d, s);
       }

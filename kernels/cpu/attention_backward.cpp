@@ -216,7 +216,7 @@ class BackwardPass {
       for (int64_t j = 0; j < keys; ++j) {
         C* w = t.weights + j * Tile::kRows + r;
         C* ds = t.dscores + j * Tile::kRows + r;
-        auto weight = hn::Exp(d, hn::Sub(hn::Load(d, w), lse));
+        auto weight = exp_weight(d, hn::Sub(hn::Load(d, w), lse));
         if (range.masked) {
           weight = hn::IfThenElseZero(sees(d, p_.mask, positions, range.begin + j, origin), weight);
         }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <hwy/aligned_allocator.h>
+#include <hwy/cache_control.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -58,9 +59,9 @@ struct AttentionSizes {
 
 /// Consecutive keys of one block, all of which a tile may need.
 struct KeyRange {
-  int64_t begin, end;  // positions
-  int64_t slot;        // of `begin`
-  bool masked;         // whether some query of the tile must not see some key of the range
+  int64_t begin = 0, end = 0;  // positions
+  int64_t slot = 0;            // of `begin`
+  bool masked = false;         // whether some query of the tile must not see some key of the range
   int64_t size() const { return std::max<int64_t>(0, end - begin); }
 };
 
