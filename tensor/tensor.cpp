@@ -46,9 +46,12 @@ std::byte* Tensor::bytes() const {
 }
 
 void Tensor::require(DType asked) const {
+  if (defined() && asked == dtype_) [[likely]] {
+    return;  // on every access: the message's parts are made only when they are needed
+  }
   check(defined(), "[tensor] asked for the data of a tensor without memory");
-  check(asked == dtype_, "[tensor] asked for {} data of a {} tensor of shape {}", name_of(asked),
-        name_of(dtype_), to_string(shape_));
+  throw Error(fmt::format("[tensor] asked for {} data of a {} tensor of shape {}", name_of(asked),
+                          name_of(dtype_), to_string(shape_)));
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
