@@ -1,0 +1,15 @@
+// The subcommands: one function each, in a file of its own name. It registers the command's own
+// options on `app` and returns what runs the command once they are parsed. main.cpp lists them.
+#pragma once
+
+#include <functional>
+
+#include "cli/common.h"
+
+namespace headroom::cli {
+
+/// Does a command's work and returns its exit status. Throws InputError for bad input (status 2)
+/// and other exceptions for failures (status 1).
+using Action = std::function<int()>;
+
+}  // namespace headroom::cli

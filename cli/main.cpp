@@ -1,0 +1,133 @@
+// The headroom program: finds the command, parses its options, runs it and turns what it throws
+// into a message and an exit status (0 done, 1 failed, 2 bad usage or input).
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <new>
+
+#include "cli/commands.h"
+#include "cli/usage.h"
+#include "tensor/check.h"
+
+namespace headroom::cli {
+namespace {
+
+struct Command {
+  const char* name;
+  const char* summary;
+  Action (*add)(CLI::App& app, Common& common);
+};
+
+// clang-format off
+const std::vector<Command> kCommands = {
+};
+// clang-format on
+
+std::string overview() {
+  std::string text =
+      "headroom trains GPTs that differ in their number of key/value heads, and puts the bytes of\n"
+      "their KV cache beside their validation loss.\n\n"
+      "Usage: headroom COMMAND [OPTIONS]\n\nCommands:\n";
+  for (const Command& command : kCommands) {
+    text += fmt::format("  {:<14}{}\n", command.name, command.summary);
+  }
+  return text +
+         "\nheadroom COMMAND --help explains each, with an example and its defaults.\n"
+         "headroom --version names the build and what it found in this machine.\n"
+         "Exit status: 0 done; 1 it failed or a check disagrees; 2 bad usage or bad input.\n";
+}
+
+const Command& find_command(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) {
+    if (name == command.name) {
+      return command;
+    }
+    names.emplace_back(command.name);
+  }
+  if (name.starts_with("-")) {
+    throw InputError(fmt::format("'{}' stands before the command: options follow it{}", name,
+                                 "; headroom --help lists the commands"));
+  }
+  throw InputError(fmt::format("no command '{}'{}; headroom --help lists the commands", name,
+                               did_you_mean(name, names)));
+}
+
+int run_command(const Command& command, std::vector<std::string> arguments) {
+  const std::string name = fmt::format("headroom {}", command.name);
+  CLI::App app(command.summary, name);
+  Common common;
+  const Action action = command.add(app, common);
+  add_common_options(app, common);
+  check_option_names(app, arguments);
+  try {
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+    app.parse(arguments);
+  } catch (const CLI::CallForHelp&) {
+    print(app.help());
+    return 0;
+  } catch (const CLI::CallForVersion&) {
+    use_threads(common);
+    print(version_text());
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    throw InputError(fmt::format("{}; {} --help explains its usage", e.what(), name));
+  }
+  use_threads(common);
+  return action();
+}
+
+int run(std::vector<std::string> arguments) {
+  if (!arguments.empty() && arguments[0] == "help") {  // "help plan" is "plan --help"
+    arguments.erase(arguments.begin());
+    arguments.emplace_back("--help");
+  }
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
+    print(overview());
+    return 0;
+  }
+  if (arguments[0] == "--version") {
+    use_threads({});
+    print(version_text());
+    return 0;
+  }
+  const Command& command = find_command(arguments[0]);
+  arguments.erase(arguments.begin());
+  return run_command(command, std::move(arguments));
+}
+
+int guarded(std::vector<std::string> arguments) {
+  try {
+    return run(std::move(arguments));
+  } catch (const ClosedPipe&) {
+    return 0;
+  } catch (const InputError& e) {
+    complain(e.what());
+    return 2;
+  } catch (const std::bad_alloc&) {
+    complain(
+        "out of memory: the system grants no more; a smaller model, batch or context needs less");
+    return 1;
+  } catch (const std::exception& e) {
+    complain(e.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace headroom::cli
+
+int main(int count, char** words) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write: cli::ClosedPipe
+  const int status = headroom::cli::guarded({words + std::min(count, 1), words + count});
+  // Some file systems report a failed write only here.
+  if (std::fclose(stdout) != 0 && errno != EBADF && status == 0) {
+    headroom::cli::complain("stdout can't be written");
+    return 1;
+  }
+  return status;
+}
