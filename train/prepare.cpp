@@ -141,7 +141,10 @@ Prepared prepare(const configs::Config& config, const TrainOptions& options, Obs
   RunStart start;
   start.folder = run.folder;
   start.steps = config.train.steps;
-  start.threads = kernels::set_threads(static_cast<int>(config.train.threads));
+  if (config.train.threads != 0) {
+    kernels::set_threads(static_cast<int>(config.train.threads));
+  }
+  start.threads = kernels::threads();
   load_data(config, run, start, observer);
   make_model(config, run, start, observer);
 
