@@ -108,7 +108,7 @@ class RecomputedPhases final : public Phases {
 
 /// Chooses the next token of every row that goes on; logits (N, V) hold one row for each. Returns
 /// what the model is to be given next: nothing for rows that have ended.
-Sequences choose_all(const Tensor& logits, int64_t index, const SamplingOptions& sampling,
+Sequences choose_all(const Tensor& logits, int64_t index, const GenerateOptions& options,
                      const Sequences& given, Generated& result, const OnToken& on_token) {
   Sequences next(given.size());
   int64_t n = 0;
@@ -117,7 +117,10 @@ Sequences choose_all(const Tensor& logits, int64_t index, const SamplingOptions&
       continue;
     }
     const auto id = static_cast<int64_t>(row);
-    const Choice choice = choose(row_of(logits, n++), sampling, id, index);
+    const std::vector<double> all = row_of(logits, n++);
+    const size_t allowed =
+        options.vocabulary == 0 ? all.size() : static_cast<size_t>(options.vocabulary);
+    const Choice choice = choose(std::span(all).first(allowed), options.sampling, id, index);
     result.tokens[row].push_back(choice.token);
     result.log_probs[row].push_back(choice.log_prob);
     if (on_token(id, choice.token)) {
@@ -183,6 +186,9 @@ Generated generate(const nn::GPT& model, const Sequences& prompts, const Generat
           "[generate] prompt {} is empty: a model needs a token to start from", row);
     lengths.push_back(static_cast<int64_t>(prompts[row].size()));
   }
+  check(options.vocabulary >= 0 && options.vocabulary <= model.vocab_size(),
+        "[generate] {} ids to choose from: the model has {}", options.vocabulary,
+        model.vocab_size());
   const GenerationPlan plan = plan_generation(model.config(), lengths, options);
   Generated result{Sequences(prompts.size()), std::vector<std::vector<double>>(prompts.size()), {}};
   if (options.tokens == 0 || prompts.empty()) {
@@ -206,7 +212,7 @@ Generated generate(const nn::GPT& model, const Sequences& prompts, const Generat
   start = std::chrono::steady_clock::now();
   Sequences next = prompts;
   for (int64_t index = 0; index < options.tokens; ++index) {
-    next = choose_all(logits, index, options.sampling, next, result, on_token);
+    next = choose_all(logits, index, options, next, result, on_token);
     const int64_t going_on = count_tokens(next);
     stats.tape_nodes = std::max(stats.tape_nodes, autograd::live_nodes());
     if (going_on == 0 || index + 1 == options.tokens) {

@@ -18,6 +18,8 @@ struct GenerateOptions {
   SamplingOptions sampling;
   CacheSpec cache;
   DType dtype = DType::f32;  // of activations and cache: f32 or bf16; f64 for a model in f64
+  int64_t vocabulary = 0;    // ids below it may be chosen: the tokenizer's size, where the model
+                             // has rows to spare; 0: all
 };
 
 /// How one batch of prompts will be run.

@@ -349,6 +349,21 @@ TEST(Engine, RunsInBf16) {
   EXPECT_EQ(got.stats.cache_bytes_held, 2 * 2 * 2 * 8 * 29 * 2 * 2);
 }
 
+/// A model with more rows than its tokenizer has tokens never gives an id without a text.
+TEST(Engine, ChoosesAmongTheTokenizersIdsOnly) {
+  const auto model = small_model(small_config(2), DType::f64);
+  auto how = options(60, "static", 5.0);
+  const auto highest = [&] {
+    const auto row = run(*model, {tokens(3)}, how).tokens[0];
+    return *std::max_element(row.begin(), row.end());
+  };
+  EXPECT_GE(highest(), 10);
+  how.vocabulary = 10;
+  EXPECT_LT(highest(), 10);
+  how.vocabulary = kVocab + 1;
+  EXPECT_THROW(highest(), Error);
+}
+
 TEST(Engine, RefusesAnEmptyPrompt) {
   const auto model = small_model(small_config(2), DType::f64);
   EXPECT_THROW(run(*model, {tokens(3), {}}, options(5)), Error);

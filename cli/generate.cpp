@@ -1,0 +1,302 @@
+// headroom generate: text from a run. It turns prompts into tokens, streams what infer chooses, and
+// ends each text where its stop text begins.
+#include <CLI/App.hpp>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "configs/memory.h"
+#include "configs/size.h"
+#include "infer/engine.h"
+#include "infer/text_stream.h"
+#include "kernels/threads.h"
+#include "tensor/file.h"
+#include "train/interrupt.h"
+#include "train/precision.h"
+#include "train/run_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr int kInterrupted = 130;  // what a shell says of a program that Ctrl-C ended
+constexpr int64_t kDefaultTokens = 200;
+constexpr int64_t kNotGiven = -1;
+
+struct Options {
+  std::string run, prompt_file, cache = "static";
+  std::vector<std::string> prompts, stops;
+  int64_t tokens = kNotGiven, top_k = 0, seed = 1, samples = 1;
+  double temperature = 0.8, top_p = 1, min_p = 0;
+  bool stats = false;
+};
+
+/// What a text starts from when its prompt is empty: a newline, or the first token of a vocabulary
+/// without one.
+std::vector<int32_t> start_tokens(const text::Tokenizer& tokenizer) {
+  const std::string newline = "\n";
+  return tokenizer.encodable_prefix(newline) == newline.size() ? tokenizer.encode(newline)
+                                                               : std::vector<int32_t>{0};
+}
+
+/// The file's text as a corpus would be read: byte for byte, but for a byte-order mark.
+std::string read_prompt_file(const std::string& path, const Common& common) {
+  std::string text = read_file(path);
+  if (text.starts_with("\xEF\xBB\xBF")) {
+    text.erase(0, 3);
+    note(common, fmt::format("{}: its byte-order mark is left out", path));
+  }
+  return text;
+}
+
+/// One output: a sample of a prompt.
+struct Text {
+  size_t prompt = 0;
+  int64_t sample = 0;
+  infer::TextStream stream;
+  std::string shown;  // what came after the prompt
+  int64_t tokens = 0;
+};
+
+class Generation {
+ public:
+  Generation(const Options& options, const Common& common)
+      : options_(options),
+        common_(common),
+        loaded_(train::load_run(options.run, common.overrides)) {
+    for (const std::string& each : loaded_.notes) {
+      note(common, each);
+    }
+    use_configured_threads(common, loaded_.config.train.threads);
+    prompts_ = options.prompts;
+    if (!options.prompt_file.empty()) {
+      prompts_.push_back(read_prompt_file(options.prompt_file, common));
+    }
+    if (prompts_.empty()) {
+      prompts_.emplace_back();
+    }
+    for (size_t i = 0; i < prompts_.size(); ++i) {
+      for (int64_t sample = 0; sample < options.samples; ++sample) {
+        ids_.push_back(encode(i));
+        texts_.push_back({i, sample, infer::TextStream(options.stops), "", 0});
+      }
+    }
+    set_engine_options();
+  }
+
+  int run() {
+    std::vector<int64_t> lengths;
+    for (const auto& ids : ids_) {
+      lengths.push_back(static_cast<int64_t>(ids.size()));
+    }
+    const configs::ModelConfig& model = loaded_.config.model;
+    const infer::GenerationPlan plan = infer::plan_generation(model, lengths, engine_);
+    if (!plan.note.empty()) {
+      note(common_, plan.note);
+    }
+    configs::require_cache_memory(model, loaded_.model->vocab_size(), plan.slots, rows(),
+                                  static_cast<int64_t>(size_of(engine_.dtype)), "--tokens");
+    begin();
+    const train::InterruptWatch interrupt;
+    const infer::Generated result =
+        infer::generate(*loaded_.model, ids_, engine_, [&](int64_t row, int32_t token) {
+          return take(texts_[static_cast<size_t>(row)], token) && !interrupt.requested();
+        });
+    finish(result, plan);
+    return interrupt.requested() ? kInterrupted : 0;
+  }
+
+ private:
+  int64_t rows() const { return static_cast<int64_t>(texts_.size()); }
+  /// A text alone is shown as it comes.
+  bool streams() const { return texts_.size() == 1 && !common_.json; }
+
+  std::vector<int32_t> encode(size_t prompt) const {
+    const std::string& text = prompts_[prompt];
+    if (text.empty()) {
+      return start_tokens(*loaded_.tokenizer);
+    }
+    try {
+      return loaded_.tokenizer->encode(text);
+    } catch (const InputError& e) {
+      const bool from_file = prompt >= options_.prompts.size();
+      throw InputError(
+          from_file ? fmt::format("{}: {}", options_.prompt_file, e.what())
+                    : fmt::format("--prompt {} of {}: {}", prompt + 1, prompts_.size(), e.what()));
+    }
+  }
+
+  void set_engine_options() {
+    const train::PrecisionChoice precision = train::choose_precision(
+        common_.precision.value_or(configs::Precision::fp32), kernels::has_native_bf16());
+    engine_ = {.tokens = options_.tokens == kNotGiven ? default_tokens() : options_.tokens,
+               .sampling = {.temperature = options_.temperature,
+                            .top_k = options_.top_k,
+                            .top_p = options_.top_p,
+                            .min_p = options_.min_p,
+                            .seed = static_cast<uint64_t>(options_.seed)},
+               .cache = infer::parse_cache_spec(options_.cache),
+               .dtype = precision.dtype,
+               .vocabulary = loaded_.tokenizer->vocab_size()};
+  }
+
+  /// What nobody asked for must not be refused: where positions are learned, as many as there is
+  /// room for.
+  int64_t default_tokens() const {
+    const configs::ModelConfig& model = loaded_.config.model;
+    if (model.position != configs::Position::learned) {
+      return kDefaultTokens;
+    }
+    int64_t room = model.block_size;
+    for (const auto& ids : ids_) {
+      room = std::min(room, model.block_size - static_cast<int64_t>(ids.size()));
+    }
+    // Without any room one token is asked for, so that the prompt is refused with the numbers.
+    return std::clamp<int64_t>(room, 1, kDefaultTokens);
+  }
+
+  void begin() {
+    for (Text& text : texts_) {
+      const std::string shown = text.stream.prompt(prompts_[text.prompt]);
+      if (streams()) {
+        print(shown);
+      }
+      prompt_shown_.push_back(shown);
+    }
+  }
+
+  /// Adds a token to a text; returns whether the text goes on.
+  bool take(Text& text, int32_t token) {
+    const std::string shown = text.stream.push(loaded_.tokenizer->token_bytes(token));
+    text.shown += shown;
+    ++text.tokens;
+    if (streams() && !shown.empty()) {
+      print(shown);
+    }
+    return !text.stream.stopped();
+  }
+
+  void finish(const infer::Generated& result, const infer::GenerationPlan& plan) {
+    for (Text& text : texts_) {
+      const std::string rest = text.stream.finish();
+      text.shown += rest;
+      if (streams()) {
+        print(rest + '\n');
+      }
+    }
+    if (common_.json) {
+      print_json(json(result, plan));
+      return;
+    }
+    for (size_t row = 0; row < texts_.size() && !streams(); ++row) {
+      const Text& text = texts_[row];
+      const std::string sample =
+          options_.samples > 1 ? fmt::format(", sample {}", text.sample + 1) : "";
+      print(fmt::format("--- prompt {}{} ---\n{}{}\n", text.prompt + 1, sample, prompt_shown_[row],
+                        text.shown));
+    }
+    if (options_.stats) {
+      print_stats(result.stats, plan);
+    }
+  }
+
+  static double rate(int64_t tokens, double seconds) {
+    return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+  }
+
+  /// On stderr: stdout holds the text.
+  void print_stats(const infer::GenerateStats& s, const infer::GenerationPlan& plan) const {
+    complain(fmt::format("prefill  {} tokens at {:.1f} tokens/s", s.prefill_tokens,
+                         rate(s.prefill_tokens, s.prefill_seconds)));
+    complain(fmt::format("decode   {} tokens at {:.1f} tokens/s", s.decode_tokens,
+                         rate(s.decode_tokens, s.decode_seconds)));
+    complain(fmt::format("cache    {} bytes held; by the formula {}", s.cache_bytes_held,
+                         configs::cache_formula(loaded_.config.model, plan.slots, rows(),
+                                                static_cast<int64_t>(size_of(engine_.dtype)))));
+    complain(fmt::format("passes   {} of the model; {} tape nodes", s.passes, s.tape_nodes));
+  }
+
+  nlohmann::ordered_json json(const infer::Generated& result,
+                              const infer::GenerationPlan& plan) const {
+    nlohmann::ordered_json texts = nlohmann::ordered_json::array();
+    for (size_t row = 0; row < texts_.size(); ++row) {
+      double sum = 0;
+      for (const double log_prob : result.log_probs[row]) {
+        sum += log_prob;
+      }
+      const Text& text = texts_[row];
+      texts.push_back({{"prompt", prompts_[text.prompt]},
+                       {"sample", text.sample + 1},
+                       {"text", text.shown},
+                       {"tokens", text.tokens},
+                       {"stopped", text.stream.stopped()},
+                       {"log_prob_nats", sum}});
+    }
+    nlohmann::ordered_json out = {{"texts", texts}};
+    if (options_.stats) {
+      const infer::GenerateStats& s = result.stats;
+      out["stats"] = {{"prefill_tokens", s.prefill_tokens},
+                      {"prefill_tokens_per_s", rate(s.prefill_tokens, s.prefill_seconds)},
+                      {"decode_tokens", s.decode_tokens},
+                      {"decode_tokens_per_s", rate(s.decode_tokens, s.decode_seconds)},
+                      {"passes", s.passes},
+                      {"cache_tokens", plan.slots},
+                      {"cache_bytes", s.cache_bytes_held},
+                      {"cache_bytes_formula", plan.cache_bytes},
+                      {"tape_nodes", s.tape_nodes}};
+    }
+    return out;
+  }
+
+  const Options& options_;
+  const Common& common_;
+  const train::LoadedRun loaded_;
+  std::vector<std::string> prompts_, prompt_shown_;
+  infer::Sequences ids_;     // one per text
+  std::vector<Text> texts_;  // prompt by prompt, its samples together
+  infer::GenerateOptions engine_;
+};
+
+}  // namespace
+
+Action add_generate(CLI::App& app, Common& common) {
+  auto options = std::make_shared<Options>();
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  app.add_option("RUN", options->run, "a run folder (its best checkpoint) or a checkpoint in one")
+      ->required();
+  add_repeated(app, "--prompt", options->prompts,
+               "text to continue; several make one batch. An empty one, or none, starts from a "
+               "newline",
+               "TEXT");
+  app.add_option("--prompt-file", options->prompt_file,
+                 "a file whose whole text is one more prompt")
+      ->type_name("FILE");
+  add_whole(app, "--tokens", options->tokens, 0, kMost, "new tokens of each text, at most",
+            "200, or the room that learned positions leave");
+  add_number(app, "--temperature", options->temperature, 0, std::numeric_limits<double>::max(),
+             "divides the logits first; 0: always the likeliest token, the lowest id of equals");
+  add_whole(app, "--top-k", options->top_k, 0, kMost,
+            "then keep the K likeliest, exactly, the lowest ids of equals; 0: all");
+  add_number(app, "--top-p", options->top_p, 0, 1,
+             "then keep the fewest of the likeliest that reach this probability");
+  add_number(app, "--min-p", options->min_p, 0, 1,
+             "then keep those at least X times as likely as the likeliest");
+  add_whole(app, "--seed", options->seed, 0, std::numeric_limits<int64_t>::max(),
+            "of the random numbers; each text has a stream of its own");
+  add_whole(app, "--samples", options->samples, 1, 10000, "texts of each prompt");
+  add_repeated(app, "--stop", options->stops, "a text ends before this; may be repeated", "TEXT");
+  app.add_option("--cache", options->cache, std::string(infer::kCacheSpecHelp))
+      ->type_name("SPEC")
+      ->default_str("static");
+  app.add_flag("--stats", options->stats, "speed and cache bytes, on stderr or in the JSON");
+  add_precision(app, common, "fp32");
+  set_footer(app,
+             "  headroom generate runs/first --prompt 'ROMEO:' --tokens 100\n"
+             "  headroom generate runs/first --prompt A --prompt B --temperature 0 --json\n\n"
+             "One text is shown as it comes, prompt first; several are printed in order when all\n"
+             "have ended. Greedy texts don't depend on the batch or on --cache unless two logits\n"
+             "are as close as float32's rounding. Bytes that are no UTF-8 become U+FFFD.");
+  return [options, &common] { return Generation(*options, common).run(); };
+}
+
+}  // namespace headroom::cli

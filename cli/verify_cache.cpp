@@ -1,0 +1,178 @@
+// headroom verify-cache: proves on a run, or on an untrained model of a config, that the cached
+// logits are the uncached ones.
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "configs/memory.h"
+#include "configs/size.h"
+#include "infer/block_table.h"
+#include "infer/verify.h"
+#include "train/run_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr int64_t kFallbackVocabulary = 65;  // Tiny Shakespeare's characters
+constexpr int64_t kTokens = 96;              // more than a block of positions
+constexpr uint64_t kSeed = 1;
+constexpr const char* kDefaultWindow = "static,window=16,sinks=4";
+
+struct Options {
+  std::string argument;
+  std::vector<std::string> caches;
+};
+
+/// The run's model, or the config's with the weights training would start from.
+std::unique_ptr<nn::GPT> load_model(const Options& options, const Common& common) {
+  const ConfigArgument argument = load_config_argument(options.argument, common);
+  const configs::ModelConfig& model = argument.config.model;
+  const int64_t vocabulary = find_vocabulary(argument).value_or(kFallbackVocabulary);
+  const int64_t weights = configs::weights_bytes(model, vocabulary);
+  const std::vector<configs::MemoryItem> items = {{"weights", weights},
+                                                  {"weights in float64", 2 * weights}};
+  configs::require_memory("verify-cache", items,
+                          fmt::format("lower model.n_layer (now {})", model.n_layer));
+  use_configured_threads(common, argument.config.train.threads);
+  if (!argument.run.empty()) {
+    train::LoadedRun loaded = train::load_run(options.argument, common.overrides);
+    for (const std::string& each : loaded.notes) {
+      note(common, each);
+    }
+    return std::move(loaded.model);
+  }
+  const auto seed = static_cast<uint64_t>(argument.config.train.seed);
+  return std::make_unique<nn::GPT>(model, vocabulary, nn::Scope{.seed = seed});
+}
+
+/// Tokens enough that a window's blocks are used again in every chunking, and no more than learned
+/// positions have.
+int64_t tokens_for(const configs::ModelConfig& model, kernels::AttentionMask mask) {
+  constexpr int64_t kFar = std::numeric_limits<int32_t>::max();
+  constexpr int64_t kBlock = kernels::KVView::kBlock;
+  const int64_t wanted =
+      mask.window == 0 ? kTokens : infer::BlockTable(mask, kFar, kBlock).slots() + kBlock / 2;
+  return model.position == configs::Position::learned ? std::min(wanted, model.block_size) : wanted;
+}
+
+std::vector<infer::CacheCheck> check_cache(const nn::GPT& model, const nn::GPT& model_f64,
+                                           const infer::CacheSpec& spec) {
+  const infer::CacheUnderTest cache{infer::to_string(spec), spec.mask,
+                                    infer::block_cache_maker(spec)};
+  const int64_t V = model.vocab_size(), n = tokens_for(model.config(), spec.mask);
+  const infer::Sequences ragged = {infer::synthetic_tokens(n, V, kSeed, 0),
+                                   infer::synthetic_tokens(n / 2 + 1, V, kSeed, 1),
+                                   infer::synthetic_tokens(std::min<int64_t>(n, 5), V, kSeed, 2)};
+  std::vector<infer::CacheCheck> checks =
+      infer::verify_cache(model, model_f64, cache, {ragged.front()});
+  for (const infer::CacheCheck& check : infer::verify_cache(model, model_f64, cache, ragged)) {
+    checks.push_back(check);
+  }
+  constexpr int64_t kPublished = infer::kPublishedPrefill + infer::kPublishedDecode;
+  if (model.config().position == configs::Position::rope ||
+      model.config().block_size >= kPublished) {
+    for (const infer::CacheCheck& check : infer::verify_published_setting(
+             model, model_f64, cache, infer::synthetic_tokens(kPublished, V, kSeed, 3))) {
+      checks.push_back(check);
+    }
+  }
+  return checks;
+}
+
+void print_json_result(const std::vector<infer::CacheCheck>& checks, bool ok) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const infer::CacheCheck& check : checks) {
+    rows.push_back({{"cache", check.cache},
+                    {"chunk", check.chunk},
+                    {"batch", check.batch},
+                    {"dtype", name_of(check.dtype)},
+                    {"max_abs_diff", check.max_abs_diff},
+                    {"max_abs_logit", check.max_abs_logit},
+                    {"greedy_agreement", check.greedy_agreement},
+                    {"ties", check.ties},
+                    {"bound", check.bound},
+                    {"ok", check.ok}});
+  }
+  print_json({{"rows", rows}, {"ok", ok}});
+}
+
+void print_table(const std::vector<infer::CacheCheck>& checks, bool ok) {
+  size_t width = 5;
+  for (const infer::CacheCheck& check : checks) {
+    width = std::max(width, check.cache.size());
+  }
+  std::string text = fmt::format(
+      "{:<{}}  {:<10}  batch  type  max |diff| / max |logit|    bound  "
+      "greedy   ties  ok\n",
+      "cache", width, "chunk");
+  for (const infer::CacheCheck& check : checks) {
+    text +=
+        fmt::format("{:<{}}  {:<10}  {:>5}  {:<4}  {:>24.2e}  {:>7.0e}  {:>6.2f} %  {:>4}  {}\n",
+                    check.cache, width, check.chunk, check.batch, name_of(check.dtype),
+                    check.max_abs_diff / check.max_abs_logit, check.bound,
+                    100 * check.greedy_agreement, check.ties, check.ok ? "yes" : "NO");
+  }
+  for (const infer::CacheCheck& check : checks) {
+    if (check.batch == 1 && check.chunk.find(',') != std::string::npos) {
+      text += fmt::format(
+          "published setting (prompt of {} tokens at once, {} more one by one), {} in {}: largest "
+          "difference {:.2e}\n",
+          infer::kPublishedPrefill, infer::kPublishedDecode, check.cache, name_of(check.dtype),
+          check.max_abs_diff);
+    }
+  }
+  const auto failed = std::count_if(checks.begin(), checks.end(),
+                                    [](const infer::CacheCheck& check) { return !check.ok; });
+  text += ok ? fmt::format("all {} comparisons agree\n", checks.size())
+             : fmt::format("{} of {} comparisons DISAGREE\n", failed, checks.size());
+  print(text);
+}
+
+int run(const Options& options, const Common& common) {
+  std::vector<infer::CacheSpec> specs;
+  const std::vector<std::string> defaults = {"static", kDefaultWindow};
+  for (const std::string& text : options.caches.empty() ? defaults : options.caches) {
+    specs.push_back(infer::parse_cache_spec(text));
+    check_input(!specs.back().recompute,
+                "--cache is none, which keeps nothing: every cache is compared with it");
+  }
+  const std::unique_ptr<nn::GPT> model = load_model(options, common);
+  const std::unique_ptr<nn::GPT> model_f64 = infer::to_f64(*model);
+  std::vector<infer::CacheCheck> checks;
+  for (const infer::CacheSpec& spec : specs) {
+    for (const infer::CacheCheck& check : check_cache(*model, *model_f64, spec)) {
+      checks.push_back(check);
+    }
+  }
+  const bool ok = std::all_of(checks.begin(), checks.end(),
+                              [](const infer::CacheCheck& check) { return check.ok; });
+  if (common.json) {
+    print_json_result(checks, ok);
+  } else {
+    print_table(checks, ok);
+  }
+  return ok ? 0 : 1;
+}
+
+}  // namespace
+
+Action add_verify_cache(CLI::App& app, Common& common) {
+  auto options = std::make_shared<Options>();
+  app.add_option("RUN", options->argument,
+                 "a run folder, a checkpoint in one, or a config or preset (its untrained model)")
+      ->required();
+  add_repeated(app, "--cache", options->caches, "a cache to compare; may be repeated", "SPEC")
+      ->default_str(fmt::format("static and {}", kDefaultWindow));
+  set_footer(app,
+             "  headroom verify-cache runs/first\n"
+             "  headroom verify-cache gqa --cache static,window=64,sinks=4 --json\n\n"
+             "Synthetic tokens go through the cache at once and in chunks, alone and in a ragged\n"
+             "batch, in float32 and in float64 with the same weights. Float32 may differ by 1e-5\n"
+             "of the largest logit, float64 by 1e-12. Exit status 1: something disagrees.");
+  return [options, &common] { return run(*options, common); };
+}
+
+}  // namespace headroom::cli
