@@ -82,6 +82,14 @@ TemporaryFolder::~TemporaryFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+std::set<std::string> TemporaryFolder::names() const {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    names.insert(entry.path().filename().string());
+  }
+  return names;
+}
+
 Program::Program(const std::vector<std::string>& arguments, const RunOptions& options)
     : deadline_(now() + options.timeout_seconds) {
   std::vector<std::string> words = {HEADROOM_PROGRAM};

@@ -2,21 +2,16 @@
 // rivals.
 #include "tensor/file.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
-#include <random>
 #include <set>
 #include <stdexcept>
-#include <thread>
 
 #include "tensor/check.h"
 #include "tests/run_program.h"
@@ -27,14 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::in_child;
 using testing::TemporaryFolder;
-
-std::set<std::string> names_in(const fs::path& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    names.insert(entry.path().filename().string());
-  }
-  return names;
-}
 
 template <class E, class F>
 std::string message_of(F&& fails) {
@@ -58,7 +45,7 @@ TEST(File, HoldsTheBytesThatWereWritten) {
     write_file(folder / "x", content);
     EXPECT_TRUE(read_file(folder / "x") == content) << content.size();
   }
-  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"x"}));
+  EXPECT_EQ(folder.names(), (std::set<std::string>{"x"}));
 }
 
 TEST(File, PiecesFollowEachOther) {
@@ -114,7 +101,7 @@ TEST(File, WhatCannotBeWrittenIsRefusedByNameAndLeftAlone) {
     expect_contains(message, path.string());
   }
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
-  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"file"}));
+  EXPECT_EQ(folder.names(), (std::set<std::string>{"file"}));
   expect_contains(message_of<Error>([&] { write_file("", std::string_view("x")); }), "written");
 }
 
@@ -143,7 +130,7 @@ TEST(File, AnErrorWhileProducingLeavesThePreviousFile) {
                           }),
                std::logic_error);
   EXPECT_EQ(read_file(folder / "x"), "previous");
-  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"x"}));
+  EXPECT_EQ(folder.names(), (std::set<std::string>{"x"}));
 }
 
 /// Writes 3 MB over `target` and expects an Error that names the file and the reason.
@@ -168,7 +155,7 @@ TEST(File, AWriteThatFailsHalfwayLeavesThePreviousFileAndNothingElse) {
             }),
             0);
   EXPECT_TRUE(read_file(folder / "x") == previous);
-  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"x"}));
+  EXPECT_EQ(folder.names(), (std::set<std::string>{"x"}));
 }
 
 TEST(File, AFullDiskLeavesThePreviousFileAndNothingElse) {
@@ -181,109 +168,11 @@ TEST(File, AFullDiskLeavesThePreviousFileAndNothingElse) {
     const std::string previous(1 << 20, 'p');
     write_file(folder / "x", previous);
     if (fails_to_write(folder / "x", "No space left on device") != 0) return 1;
-    if (names_in(folder.path()) != std::set<std::string>{"x"}) return 2;
+    if (folder.names() != std::set<std::string>{"x"}) return 2;
     return read_file(folder / "x") == previous ? 0 : 3;
   });
   if (status == kNoMount) GTEST_SKIP() << "no small file system may be mounted here";
   EXPECT_EQ(status, 0);
-}
-
-// What a checkpoint meets when a run is killed: here at twenty random moments of a 20 MB rewrite.
-TEST(File, AKilledWriterLeavesTheOldOrTheNewFileWhole) {
-  constexpr size_t kSize = 20 << 20;
-  const TemporaryFolder folder;
-  const fs::path target = folder / "x";
-  write_file(target, std::string(kSize, 'a'));
-  std::mt19937 random(7);
-  size_t interrupted = 0;
-  for (int kill = 0; kill < 20; ++kill) {
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      try {
-        for (int letter = kill;; ++letter) {
-          write_file(target, std::string(kSize, static_cast<char>('a' + letter % 26)));
-        }
-      } catch (const std::exception&) {
-        ::_exit(1);
-      }
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 80));
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "the writer failed by itself";
-    const std::string bytes = read_file(target);
-    ASSERT_EQ(bytes.size(), kSize);
-    ASSERT_EQ(bytes.find_first_not_of(bytes[0]), std::string::npos) << "two versions are mixed";
-    interrupted += names_in(folder.path()).size() - 1;
-  }
-  EXPECT_GT(interrupted, 0U) << "no kill came in the middle of a write: this test showed nothing";
-  write_file(target, std::string_view("after"));
-  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"x"}));
-}
-
-TEST(File, OnlyDeadWritersTemporariesAreRemoved) {
-  const TemporaryFolder folder;
-  for (const char* name : {"x.7.0.headroom-tmp", "y.7.0.headroom-tmp", "x.tmp", "x.7.0.tmp"}) {
-    write_file(folder / name, std::string_view("someone's"));
-  }
-  write_file(folder / "x", std::string_view("mine"));
-  EXPECT_EQ(names_in(folder.path()),
-            (std::set<std::string>{"x", "y.7.0.headroom-tmp", "x.tmp", "x.7.0.tmp"}));
-}
-
-TEST(File, ARivalUnderWayIsLeftToFinish) {
-  const TemporaryFolder folder;
-  const fs::path target = folder / "x";
-  int begun[2], go_on[2];
-  ASSERT_EQ(::pipe(begun), 0);
-  ASSERT_EQ(::pipe(go_on), 0);
-  char byte = 0;
-  const pid_t rival = ::fork();
-  if (rival == 0) {
-    ::close(go_on[1]);  // so that it ends when this test does, whatever the reason
-    try {
-      write_file(target, [&](const Append& append) {
-        append("rival ", 6);
-        if (::write(begun[1], "b", 1) != 1 || ::read(go_on[0], &byte, 1) != 1) ::_exit(1);
-        append("whole", 5);
-      });
-    } catch (const std::exception&) {
-      ::_exit(2);
-    }
-    ::_exit(0);
-  }
-  ::close(begun[1]);  // so that a rival's early end is seen below
-  ::close(go_on[0]);
-  ASSERT_EQ(::read(begun[0], &byte, 1), 1);
-  write_file(target, std::string_view("mine"));
-  EXPECT_EQ(read_file(target), "mine");
-  EXPECT_EQ(names_in(folder.path()).size(), 2U) << "the rival's temporary must survive";
-  ASSERT_EQ(::write(go_on[1], "g", 1), 1);
-  int status = -1;
-  ::waitpid(rival, &status, 0);
-  EXPECT_EQ(status, 0);
-  EXPECT_EQ(read_file(target), "rival whole");
-  ::close(begun[0]);
-  ::close(go_on[1]);
-}
-
-TEST(File, ThreadsThatWriteOneNameLeaveOneWholeFile) {
-  const TemporaryFolder folder;
-  const fs::path target = folder / "x";
-  std::vector<std::thread> writers;
-  for (int i = 0; i < 4; ++i) {
-    writers.emplace_back([&target, i] {
-      for (int round = 0; round < 10; ++round) {
-        write_file(target, std::string(50000, static_cast<char>('a' + i)));
-      }
-    });
-  }
-  for (std::thread& writer : writers) writer.join();
-  const std::string bytes = read_file(target);
-  EXPECT_EQ(bytes, std::string(50000, bytes[0]));
-  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"x"}));
 }
 
 }  // namespace
