@@ -27,27 +27,27 @@ struct BackwardTile {
         dout(pieces.take(Tile::kRows * value_columns)),
         dout_t(pieces.take(Tile::kRows * value_columns)),
         dq_t(pieces.take(Tile::kRows * key_columns)),
-        keys(pieces.take(kTileKeys * key_columns)),
-        values(pieces.take(kTileKeys * value_columns)),
         weights(pieces.take(kTileKeys * Tile::kRows)),
         dscores(pieces.take(kTileKeys * Tile::kRows)),
         lse(pieces.take(Tile::kRows)),
         delta(pieces.take(Tile::kRows)),
         positions(pieces.take(Tile::kRows)),
+        keys(pieces.take((p.blocks * KVView::kBlock + kStep) * key_columns)),
+        values(pieces.take((p.blocks * KVView::kBlock + kStep) * value_columns)),
         dk(pieces.take((p.blocks * KVView::kBlock + kStep) * key_columns)),
         dv(pieces.take((p.blocks * KVView::kBlock + kStep) * value_columns)) {}
   int64_t key_columns, value_columns;
   C *q, *q_t;        // (rows, Dk) and its transpose, scaled
   C *dout, *dout_t;  // (rows, Dv) and its transpose
   C* dq_t;           // (Dk, rows), to be scaled
-  C* keys;           // (keys, Dk)
-  C* values;         // (keys, Dv)
   C* weights;        // (keys, rows): the softmax
   C* dscores;        // (keys, rows)
   C *lse,
       *delta;  // of the rows; delta = sum of dout * out, which is sum over keys of weight * dweight
   C* positions;  // of the rows
-  C *dk, *dv;    // (positions of the sequence's blocks, D), summed over the tiles in order
+  // For every position of the sequence's blocks, gathered once: their rows are far apart in memory.
+  C *keys, *values;
+  C *dk, *dv;  // summed over the tiles in order
 };
 
 template <class Tile, class S>
@@ -124,6 +124,7 @@ class BackwardPass {
     Pieces<C> pieces(scratch<C, ScratchUse::item>(item_scratch_));
     BackwardTile<Tile> t(pieces, p_);
     const int64_t blocks = p_.used_blocks(b), keys = blocks * KVView::kBlock + kStep;
+    load_keys(b, kv_head, blocks, t);
     std::fill_n(t.dk, keys * t.key_columns, C(0));
     std::fill_n(t.dv, keys * t.value_columns, C(0));
     if (dsink != nullptr) {
@@ -140,9 +141,8 @@ class BackwardPass {
       for (int64_t n = 0; n < blocks && p_.starts[b * p_.blocks + n] <= last; ++n) {
         const KeyRange range = visible_keys(p_, b, n, p_.position(b, first), last);
         if (range.size() > 0) {
-          load_keys(kv_head, range, t);
-          weigh(range, p_.position(b, first), t);
           const int64_t at = n * KVView::kBlock + range.begin - p_.starts[b * p_.blocks + n];
+          weigh(range, at, p_.position(b, first), t);
           accumulate(range.size(), at, t);
         }
       }
@@ -193,23 +193,28 @@ class BackwardPass {
     }
   }
 
-  void load_keys(int64_t kv_head, const KeyRange& range, const BackwardTile<Tile>& t) const {
-    const int64_t at = range.slot * p_.kv_heads + kv_head;
-    load_tile(k_ + at * p_.key_size, p_.kv_heads * p_.key_size, range.size(), p_.key_size, C(1),
-              t.keys, t.key_columns);
-    load_tile(v_ + at * p_.value_size, p_.kv_heads * p_.value_size, range.size(), p_.value_size,
-              C(1), t.values, t.value_columns);
+  void load_keys(int64_t b, int64_t kv_head, int64_t blocks, const BackwardTile<Tile>& t) const {
+    for (int64_t n = 0; n < blocks; ++n) {
+      const int64_t at = p_.slots[b * p_.blocks + n] * p_.kv_heads + kv_head;
+      load_tile(k_ + at * p_.key_size, p_.kv_heads * p_.key_size, positions_in(b, n), p_.key_size,
+                C(1), t.keys + n * KVView::kBlock * t.key_columns, t.key_columns);
+      load_tile(v_ + at * p_.value_size, p_.kv_heads * p_.value_size, positions_in(b, n),
+                p_.value_size, C(1), t.values + n * KVView::kBlock * t.value_columns,
+                t.value_columns);
+    }
   }
 
-  /// The tile's weights and the gradients of its scores; 0 for what is hidden, and for the keys
-  /// that the products round up to.
-  void weigh(const KeyRange& range, int64_t origin, const BackwardTile<Tile>& t) const {
+  /// The tile's weights of the keys from row `at` on, and the gradients of its scores; 0 for what
+  /// is hidden, and for the keys that the products round up to.
+  void weigh(const KeyRange& range, int64_t at, int64_t origin, const BackwardTile<Tile>& t) const {
     const D d;
     const int64_t keys = range.size();
-    product<false, false, Tile::kVectors>(d, keys, p_.key_size, t.keys, t.key_columns, t.q_t,
-                                          Tile::kRows, t.weights, Tile::kRows);
-    product<false, false, Tile::kVectors>(d, keys, p_.value_size, t.values, t.value_columns,
-                                          t.dout_t, Tile::kRows, t.dscores, Tile::kRows);
+    product<false, false, Tile::kVectors>(d, keys, p_.key_size, t.keys + at * t.key_columns,
+                                          t.key_columns, t.q_t, Tile::kRows, t.weights,
+                                          Tile::kRows);
+    product<false, false, Tile::kVectors>(d, keys, p_.value_size, t.values + at * t.value_columns,
+                                          t.value_columns, t.dout_t, Tile::kRows, t.dscores,
+                                          Tile::kRows);
     for (int64_t r = 0; r < Tile::kRows; r += Tile::kLanes) {
       const auto lse = hn::Load(d, t.lse + r), delta = hn::Load(d, t.delta + r);
       const auto positions = hn::Load(d, t.positions + r);
@@ -229,10 +234,10 @@ class BackwardPass {
     std::fill_n(t.dscores + keys * Tile::kRows, past, C(0));
   }
 
-  /// Adds a tile's share to dq, and to dk and dv from row `at` on.
+  /// Adds a tile's share, of the keys from row `at` on, to dq, dk and dv.
   void accumulate(int64_t keys, int64_t at, const BackwardTile<Tile>& t) const {
-    product<true, true, Tile::kVectors>(D(), p_.key_size, keys, t.keys, t.key_columns, t.dscores,
-                                        Tile::kRows, t.dq_t, Tile::kRows);
+    product<true, true, Tile::kVectors>(D(), p_.key_size, keys, t.keys + at * t.key_columns,
+                                        t.key_columns, t.dscores, Tile::kRows, t.dq_t, Tile::kRows);
     add_product(keys, t.weights, t.dout, t.value_columns, t.dv + at * t.value_columns);
     add_product(keys, t.dscores, t.q, t.key_columns, t.dk + at * t.key_columns);
   }

@@ -1,0 +1,105 @@
+// The online softmax of a tile of rows (Milakov and Gimelshein, arXiv 1805.02867): a maximum, a sum
+// and an output that stay right as keys arrive block by block. Included once per SIMD target.
+
+#if defined(HEADROOM_ATTENTION_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEADROOM_ATTENTION_SOFTMAX_INL_H_
+#undef HEADROOM_ATTENTION_SOFTMAX_INL_H_
+#else
+#define HEADROOM_ATTENTION_SOFTMAX_INL_H_
+#endif
+
+#include "kernels/cpu/attention-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace headroom::kernels::cpu::HWY_NAMESPACE {
+
+/// A score that no real one comes near: its exponential is 0 beside any other.
+inline constexpr double kHidden = -1e30;
+
+/// The running softmax of a tile's rows over the keys seen so far.
+template <class Tile>
+class RunningSoftmax {
+ public:
+  using C = typename Tile::C;
+  using D = typename Tile::D;
+
+  RunningSoftmax(Pieces<C>& pieces, int64_t value_size)
+      : out(pieces.take(round_up(value_size, kStep) * Tile::kRows)),
+        max(pieces.take(Tile::kRows)),
+        sum(pieces.take(Tile::kRows)),
+        value_size_(value_size) {}
+
+  C* out;  // (Dv, rows): sum over keys of exp(score - max) * value
+  C* max;
+  C* sum;
+
+  /// scores (keys, rows) become exp(scores - max), after max, sum and out have moved to the new
+  /// maximum; their values are still to be added to out. A row whose keys are all hidden so far
+  /// counts them as 1 each, until its first real key scales that by 0.
+  void take(C* scores, int64_t keys) const {
+    const D d;
+    for (int64_t r = 0; r < Tile::kRows; r += Tile::kLanes) {
+      const auto old_max = hn::Load(d, max + r);
+      auto new_max = old_max;
+      for (int64_t j = 0; j < keys; ++j) {
+        new_max = hn::Max(new_max, hn::Load(d, scores + j * Tile::kRows + r));
+      }
+      const auto shrink = exp_weight(d, hn::Sub(old_max, new_max));
+      auto new_sum = hn::Mul(shrink, hn::Load(d, sum + r));
+      for (int64_t j = 0; j < keys; ++j) {
+        C* s = scores + j * Tile::kRows + r;
+        const auto weight = exp_weight(d, hn::Sub(hn::Load(d, s), new_max));
+        new_sum = hn::Add(new_sum, weight);
+        hn::Store(weight, d, s);
+      }
+      hn::Store(new_max, d, max + r);
+      hn::Store(new_sum, d, sum + r);
+      scale_out(r, shrink);
+    }
+  }
+
+  /// Adds what another saw of other keys.
+  void add(const RunningSoftmax& from) const {
+    const D d;
+    for (int64_t r = 0; r < Tile::kRows; r += Tile::kLanes) {
+      const auto from_max = hn::Load(d, from.max + r), my_max = hn::Load(d, max + r);
+      const auto new_max = hn::Max(from_max, my_max);
+      const auto by_from = exp_weight(d, hn::Sub(from_max, new_max));
+      const auto by_mine = exp_weight(d, hn::Sub(my_max, new_max));
+      const auto join = [&](const C* x, C* y) HWY_ATTR {
+        hn::Store(hn::MulAdd(by_from, hn::Load(d, x), hn::Mul(by_mine, hn::Load(d, y))), d, y);
+      };
+      join(from.sum + r, sum + r);
+      for (int64_t i = 0; i < value_size_; ++i) {
+        join(from.out + i * Tile::kRows + r, out + i * Tile::kRows + r);
+      }
+      hn::Store(new_max, d, max + r);
+    }
+  }
+
+  /// Leaves the outputs in `out` and the log-sum-exp in `max`.
+  void divide() const {
+    const D d;
+    for (int64_t r = 0; r < Tile::kRows; r += Tile::kLanes) {
+      const auto total = hn::Load(d, sum + r);
+      scale_out(r, hn::Div(hn::Set(d, C(1)), total));
+      hn::Store(hn::Add(hn::Load(d, max + r), hn::Log(d, total)), d, max + r);
+    }
+  }
+
+ private:
+  HWY_INLINE void scale_out(int64_t r, hn::Vec<D> by) const {
+    const D d;
+    for (int64_t i = 0; i < value_size_; ++i) {
+      C* o = out + i * Tile::kRows + r;
+      hn::Store(hn::Mul(by, hn::Load(d, o)), d, o);
+    }
+  }
+
+  int64_t value_size_;
+};
+
+}  // namespace headroom::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target
