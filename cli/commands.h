@@ -12,4 +12,10 @@ namespace headroom::cli {
 /// and other exceptions for failures (status 1).
 using Action = std::function<int()>;
 
+Action add_train(CLI::App& app, Common& common);
+Action add_eval(CLI::App& app, Common& common);
+Action add_generate(CLI::App& app, Common& common);
+Action add_plan(CLI::App& app, Common& common);
+Action add_verify_cache(CLI::App& app, Common& common);
+
 }  // namespace headroom::cli

@@ -24,6 +24,11 @@ struct Command {
 
 // clang-format off
 const std::vector<Command> kCommands = {
+    {"train", "train a model from a config", add_train},
+    {"eval", "the exact loss of a trained model", add_eval},
+    {"generate", "text from a trained model", add_generate},
+    {"plan", "how large a model, its cache and its training are", add_plan},
+    {"verify-cache", "prove that cached logits equal uncached ones", add_verify_cache},
 };
 // clang-format on
 

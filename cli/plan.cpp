@@ -1,0 +1,159 @@
+// `headroom plan`: how large a model is before it exists, every figure with its formula.
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "cli/byte_size.h"
+#include "cli/commands.h"
+#include "cli/plan.h"
+#include "configs/size.h"
+#include "kernels/threads.h"
+#include "tensor/check.h"
+#include "tensor/dtype.h"
+
+namespace headroom::cli {
+namespace {
+
+using configs::ModelConfig;
+
+/// A `char` vocabulary whose corpus is not there: Tiny Shakespeare has 65 characters.
+constexpr int64_t kUsualVocabulary = 65;
+
+struct Options {
+  std::string argument;
+  int64_t context = 0;  // 0: block_size
+  int64_t batch = 1;
+  std::string dtype = "f32";
+  std::string memory;
+};
+
+int64_t element_bytes(const std::string& dtype) {
+  constexpr std::array<std::pair<std::string_view, int64_t>, 3> kTypes = {
+      {{"f32", 4}, {"bf16", 2}, {"f16", 2}}};
+  for (const auto& [name, bytes] : kTypes) {
+    if (name == dtype) {
+      return bytes;
+    }
+  }
+  throw InputError(fmt::format("--dtype is {}, but must be f32, bf16 or f16", dtype));
+}
+
+Plan settle(const Options& options, const Common& common) {
+  ConfigArgument argument = load_config_argument(options.argument, common);
+  Plan plan;
+  const std::optional<int64_t> vocabulary = find_vocabulary(argument);
+  if (!vocabulary) {
+    note(common, fmt::format("the vocabulary is taken to be {}: there is no corpus to count "
+                             "characters in, and model.vocab_size is 0",
+                             kUsualVocabulary));
+  }
+  plan.config = std::move(argument.config);
+  plan.name = argument.name;
+  plan.vocab_size = vocabulary.value_or(kUsualVocabulary);
+  plan.context = options.context == 0 ? plan.model().block_size : options.context;
+  plan.batch = options.batch;
+  plan.dtype = options.dtype;
+  plan.cache_element = element_bytes(options.dtype);
+  plan.precision = train::choose_precision(common.precision.value_or(plan.config.train.precision),
+                                           kernels::has_native_bf16());
+  if (!options.memory.empty()) {
+    plan.memory = parse_byte_size(options.memory, "--memory");
+  }
+  return plan;
+}
+
+nlohmann::ordered_json to_json(const Plan& plan) {
+  const ModelConfig& model = plan.model();
+  nlohmann::ordered_json by_tensor;
+  for (const configs::ParameterSize& each : configs::parameters(model, plan.vocab_size)) {
+    by_tensor[each.name] = each.count();
+  }
+  const int64_t token = configs::cache_bytes(model, 1, 1, plan.cache_element);
+  nlohmann::ordered_json json = {
+      {"params", configs::parameter_count(model, plan.vocab_size)},
+      {"params_by_tensor", by_tensor},
+      {"attention_params_per_layer", configs::attention_parameters_per_layer(model)},
+      {"cache_bytes_per_token", token},
+      {"cache_bytes_per_token_per_layer", token / model.n_layer},
+      {"weights_bytes", configs::weights_bytes(model, plan.vocab_size)},
+      {"optimizer_bytes",
+       configs::optimizer_bytes(model, plan.vocab_size, plan.config.train.optimizer)},
+      {"activation_bytes", plan.activation_bytes()}};
+  if (plan.memory) {
+    for (const int64_t kv_heads : kv_head_choices(model)) {
+      ModelConfig variant = model;
+      variant.n_kv_head = kv_heads;
+      const Fit fit = find_fit(plan, variant);
+      json["fits"].push_back({{"n_kv_head", kv_heads},
+                              {"longest_context", fit.context},
+                              {"largest_batch", fit.batch}});
+    }
+  }
+  return json;
+}
+
+int run(const Options& options, const Common& common) {
+  const Plan plan = settle(options, common);
+  if (common.json) {
+    print_json(to_json(plan));
+    return 0;
+  }
+  print(plan_text(plan));
+  return 0;
+}
+
+}  // namespace
+
+int64_t Plan::activation_bytes() const {
+  return configs::activation_bytes(model(), vocab_size, model().block_size, config.train.batch_size,
+                                   precision.dtype == DType::bf16 ? 2 : 4);
+}
+
+std::vector<int64_t> kv_head_choices(const ModelConfig& model) {
+  std::vector<int64_t> others;
+  for (int64_t d = 1; d * d <= model.n_head; ++d) {
+    if (model.n_head % d == 0) {
+      others.push_back(d);
+      others.push_back(model.n_head / d);
+    }
+  }
+  std::sort(others.begin(), others.end(), std::greater<>());
+  others.erase(std::unique(others.begin(), others.end()), others.end());
+  std::erase(others, model.n_kv_head);
+  others.insert(others.begin(), model.n_kv_head);
+  return others;
+}
+
+Fit find_fit(const Plan& plan, const ModelConfig& model) {
+  const int64_t weights = configs::weights_bytes(model, plan.vocab_size);
+  const int64_t left = std::max<int64_t>(0, *plan.memory - weights);
+  const bool bounded = model.position == configs::Position::learned;
+  const int64_t tokens = left / configs::cache_bytes(model, 1, plan.batch, plan.cache_element);
+  return {bounded ? std::min(tokens, model.block_size) : tokens,
+          left / configs::cache_bytes(model, plan.context, 1, plan.cache_element)};
+}
+
+Action add_plan(CLI::App& app, Common& common) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("CONFIG|RUN|PRESET", options->argument,
+                 "a YAML config, a run folder, or a preset's name")
+      ->type_name("")
+      ->required();
+  add_whole(app, "--context", options->context, 1, 1'000'000'000'000,
+            "tokens in the cache of a sequence", "block_size");
+  add_whole(app, "--batch", options->batch, 1, 1'000'000'000, "sequences in the cache");
+  app.add_option("--dtype", options->dtype, "type of cached keys and values: f32, bf16 or f16")
+      ->type_name("TYPE")
+      ->default_str(options->dtype);
+  app.add_option("--memory", options->memory,
+                 "bytes to fit into: adds the longest context and the largest batch")
+      ->type_name("SIZE");
+  add_precision(app, common, "train.precision");
+  set_footer(app,
+             "  headroom plan gqa --set model.n_kv_head=2 --context 4096 --batch 8 --memory 8GiB",
+             true);
+  return [options, &common] { return run(*options, common); };
+}
+
+}  // namespace headroom::cli

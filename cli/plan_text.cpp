@@ -1,0 +1,150 @@
+// The plan as text: parameters, memory, cache, FLOP, and the choices of n_kv_head.
+#include "cli/plan.h"
+#include "cli/table.h"
+#include "configs/count.h"
+#include "configs/size.h"
+#include "experiments/format.h"
+#include "tensor/check.h"
+
+namespace headroom::cli {
+namespace {
+
+using configs::Count;
+using configs::human_bytes;
+using configs::ModelConfig;
+using experiments::format_count;
+
+std::string count_text(int64_t count) {
+  return Count(count).saturated() ? "more than 9.2e18" : format_count(count);
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("{}", fmt::join(shape, " x "));
+}
+
+std::string heading(const Plan& plan) {
+  const ModelConfig& m = plan.model();
+  const std::string kind = m.n_kv_head == m.n_head ? "multi-head attention"
+                           : m.n_kv_head == 1      ? "multi-query attention"
+                                                   : "grouped-query attention";
+  return fmt::format(
+      "{}: {} layers, {} wide, {} query heads of {} sharing {} key/value head{} ({}), context {}, "
+      "vocabulary {}\n",
+      plan.name, m.n_layer, m.n_embd, m.n_head, m.head_dim(), m.n_kv_head,
+      m.n_kv_head == 1 ? "" : "s", kind, m.block_size, plan.vocab_size);
+}
+
+std::string parameter_part(const Plan& plan) {
+  const ModelConfig& m = plan.model();
+  std::vector<Row> rows = {{"Parameters", "shape", "count"}};
+  const auto add = [&](const configs::ParameterSize& each, const std::string& name) {
+    rows.push_back({"  " + name, shape_text(each.shape), count_text(each.count())});
+  };
+  for (const configs::ParameterSize& each : configs::outer_parameters(m, plan.vocab_size)) {
+    add(each, each.name);
+  }
+  Count block;
+  const std::string prefix = "model.layers.0.";
+  rows.push_back({fmt::format("  in each of the {} blocks, model.layers.N.", m.n_layer)});
+  for (const configs::ParameterSize& each : configs::layer_parameters(m, 0)) {
+    add(each, "  " + each.name.substr(prefix.size()));
+    block += each.count();
+  }
+  rows.push_back({"    one block", "", count_text(block.value())});
+  rows.push_back({"    its attention projections", "2 * n_embd * (n_head + n_kv_head) * head_dim",
+                  count_text(configs::attention_parameters_per_layer(m))});
+  rows.push_back({"  all", "", count_text(configs::parameter_count(m, plan.vocab_size))});
+  return aligned(rows, 2);
+}
+
+std::string memory_part(const Plan& plan) {
+  const ModelConfig& m = plan.model();
+  const configs::TrainConfig& t = plan.config.train;
+  const int64_t weights = configs::weights_bytes(m, plan.vocab_size);
+  const int64_t optimizer = configs::optimizer_bytes(m, plan.vocab_size, t.optimizer);
+  const int64_t activations = plan.activation_bytes();
+  const bool muon = t.optimizer == configs::OptimizerKind::muon;
+  const std::vector<Row> rows = {
+      {"Memory of training"},
+      {"  weights", human_bytes(weights),
+       fmt::format("4 bytes * {} parameters, fp32 in every precision",
+                   count_text(configs::parameter_count(m, plan.vocab_size)))},
+      {"  gradients", human_bytes(weights), "as the weights"},
+      {"  optimizer", human_bytes(optimizer),
+       muon ? "muon: 4 bytes for each element of a block's matrix, 8 for any other"
+            : "adamw: 8 bytes for each parameter"},
+      {"  activations", human_bytes(activations),
+       fmt::format("estimate for batch_size {} * block_size {} in {}", t.batch_size, m.block_size,
+                   plan.precision.sentence)},
+      {"  all", human_bytes((Count(weights) * 2 + optimizer + activations).value())}};
+  return aligned(rows, 3);
+}
+
+std::string cache_part(const Plan& plan) {
+  const ModelConfig& m = plan.model();
+  const int64_t token = configs::cache_bytes(m, 1, 1, plan.cache_element);
+  const int64_t all = configs::cache_bytes(m, plan.context, plan.batch, plan.cache_element);
+  const std::vector<Row> rows = {
+      {fmt::format("Key/value cache in {}", plan.dtype)},
+      {"  a token in a layer", human_bytes(token / m.n_layer),
+       fmt::format("2 * n_kv_head {} * head_dim {} * bytes {}", m.n_kv_head, m.head_dim(),
+                   plan.cache_element)},
+      {"  a token", human_bytes(token), configs::cache_formula(m, 1, 1, plan.cache_element)},
+      {fmt::format("  {} tokens * {}", format_count(plan.context), format_count(plan.batch)),
+       human_bytes(all), configs::cache_formula(m, plan.context, plan.batch, plan.cache_element)}};
+  return aligned(rows, 3);
+}
+
+std::string step_part(const Plan& plan) {
+  const ModelConfig& m = plan.model();
+  Count matrices = Count(plan.vocab_size) * m.n_embd;
+  for (const configs::ParameterSize& each : configs::layer_parameters(m, 0)) {
+    matrices += each.shape.size() == 2 ? Count(each.count()) * m.n_layer : Count();
+  }
+  const int64_t tokens = configs::tokens_per_step(plan.config);
+  const int64_t flop = configs::step_flop(m, plan.vocab_size, tokens);
+  return fmt::format(
+      "A training step of {} tokens: {} FLOP\n"
+      "  6 * (matrices, head included, {} + n_layer {} * n_head {} * head_dim {} * (block_size {} "
+      "+ 1)) * tokens {}\n",
+      format_count(tokens),
+      Count(flop).saturated() ? count_text(flop) : fmt::format("{:.3g}", static_cast<double>(flop)),
+      count_text(matrices.value()), m.n_layer, m.n_head, m.head_dim(), m.block_size, tokens);
+}
+
+std::string choices_part(const Plan& plan) {
+  std::vector<Row> rows = {{"n_kv_head", "parameters", "attention/layer", "cache/token",
+                            fmt::format("cache of {} * {}", plan.context, plan.batch)}};
+  if (plan.memory) {
+    rows[0].push_back(fmt::format("longest context at {}", plan.batch));
+    rows[0].push_back(fmt::format("largest batch of {}", plan.context));
+  }
+  for (const int64_t kv_heads : kv_head_choices(plan.model())) {
+    ModelConfig m = plan.model();
+    m.n_kv_head = kv_heads;
+    rows.push_back(
+        {fmt::format("{}", kv_heads), count_text(configs::parameter_count(m, plan.vocab_size)),
+         count_text(configs::attention_parameters_per_layer(m)),
+         human_bytes(configs::cache_bytes(m, 1, 1, plan.cache_element)),
+         human_bytes(configs::cache_bytes(m, plan.context, plan.batch, plan.cache_element))});
+    if (plan.memory) {
+      const Fit fit = find_fit(plan, m);
+      rows.back().push_back(fit.context == 0 ? "none" : format_count(fit.context));
+      rows.back().push_back(fit.batch == 0 ? "none" : format_count(fit.batch));
+    }
+  }
+  const std::string fits =
+      plan.memory
+          ? fmt::format("What fits is weights (fp32) and cache in {}.\n", human_bytes(*plan.memory))
+          : "";
+  return aligned(rows, 0) + fits;
+}
+
+}  // namespace
+
+std::string plan_text(const Plan& plan) {
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", heading(plan), parameter_part(plan),
+                     memory_part(plan), cache_part(plan), step_part(plan), choices_part(plan));
+}
+
+}  // namespace headroom::cli
