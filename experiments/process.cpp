@@ -68,6 +68,7 @@ ProcessResult run_process(const std::vector<std::string>& arguments, std::string
   actions.redirect(out.get(), STDOUT_FILENO);
   actions.redirect(err.get(), STDERR_FILENO);
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   pid_t pid = 0;

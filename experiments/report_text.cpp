@@ -30,6 +30,7 @@ std::vector<size_t> rows_with(const Summary& summary, Verdict verdict) {
 
 std::string heads_of(const Sweep& sweep, const std::vector<size_t>& rows) {
   std::vector<std::string> heads;
+  heads.reserve(rows.size());
   for (const size_t i : rows) heads.push_back(std::to_string(sweep.rows[i].n_kv_head));
   return listed(heads);
 }
