@@ -1,5 +1,7 @@
 #include "train/prepare.h"
 
+#include <limits>
+
 #include "configs/count.h"
 #include "configs/memory.h"
 #include "configs/print.h"
@@ -19,10 +21,8 @@ namespace {
 std::optional<RunState> starting_state(const configs::Config& config, const TrainOptions& options,
                                        Observer& observer) {
   const fs::path& folder = options.folder;
-  std::error_code error;
-  fs::create_directories(folder, error);
-  check_input(!error && fs::is_directory(folder), "{}: can't be the run folder: {}",
-              folder.string(), error ? error.message() : "it is not a directory");
+  check_input(!fs::exists(folder) || fs::is_directory(folder),
+              "{}: can't be the run folder: it is not a directory", folder.string());
   if (!holds_run(folder)) {
     if (options.resume) {
       observer.note(fmt::format("{}: nothing to resume; beginning at step 0", folder.string()));
@@ -102,26 +102,18 @@ void make_model(const configs::Config& config, Prepared& run, RunStart& start, O
   }
 }
 
-/// Refuses a disk that can't hold what the run is going to write: best, last, and the one that is
-/// being written beside them.
-void require_disk(const Prepared& run, int64_t bytes) {
-  int64_t files = 1;
-  for (const char* name : {kLastFile, kBestFile}) {
-    files += fs::exists(run.folder / name) ? 0 : 1;
-  }
-  std::error_code error;
-  const fs::space_info space = fs::space(run.folder, error);
-  check_input(error || space.available >= static_cast<uint64_t>(files * bytes),
-              "{}: {} are free, but a checkpoint needs {} and {} more must fit: best, last and the "
-              "one being written",
-              run.folder.string(), configs::human_bytes(static_cast<int64_t>(space.available)),
-              configs::human_bytes(bytes), files);
-}
-
+/// Makes the folder and writes what belongs to the run but for its checkpoints.
 void write_settings(const configs::Config& config, const Prepared& run, int64_t bytes) {
   try {
+    std::error_code error;
+    fs::create_directories(run.folder, error);
+    check(!error, "{}: can't be made: {}", run.folder.string(), error.message());
+    const fs::space_info space = fs::space(run.folder, error);
+    require_disk(run.folder, bytes, error ? std::numeric_limits<uint64_t>::max() : space.available);
     write_file(run.folder / kConfigFile, configs::to_yaml(config));
     run.tokenizer->save(run.folder / kTokenizerFile);
+  } catch (const InputError&) {
+    throw;
   } catch (const Error& error) {
     throw Error(fmt::format("{} (each checkpoint will need {} there)", error.what(),
                             configs::human_bytes(bytes)));
@@ -149,7 +141,6 @@ Prepared prepare(const configs::Config& config, const TrainOptions& options, Obs
   make_model(config, run, start, observer);
 
   start.checkpoint_bytes = checkpoint_bytes(*run.model, *run.optimizer);
-  require_disk(run, start.checkpoint_bytes);
   write_settings(config, run, start.checkpoint_bytes);
   if (run.resumed) {
     repair_best(run.folder, *run.model, *run.optimizer, run.state);

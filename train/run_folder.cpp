@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "configs/count.h"
 #include "configs/load.h"
 #include "nn/checkpoint.h"
 #include "tensor/check.h"
@@ -98,6 +99,19 @@ int64_t checkpoint_bytes(const nn::GPT& model, const Optimizer& optimizer) {
     }
   }
   return static_cast<int64_t>(bytes);
+}
+
+void require_disk(const fs::path& folder, int64_t bytes, uint64_t available) {
+  int64_t files = 1;
+  for (const char* name : {kLastFile, kBestFile}) {
+    files += is_there(folder / name) ? 0 : 1;
+  }
+  check_input(
+      available >= static_cast<uint64_t>(files * bytes),
+      "{}: {} are free, but a checkpoint needs {} and there must be room for {}: best, last "
+      "and the one being written",
+      folder.string(), configs::human_bytes(static_cast<int64_t>(available)),
+      configs::human_bytes(bytes), files);
 }
 
 std::optional<RunState> read_resume_state(const fs::path& folder, const configs::Config& config) {

@@ -32,6 +32,10 @@ void save_checkpoint(const std::filesystem::path& path, const nn::GPT& model,
 /// Bytes of tensors in one checkpoint.
 int64_t checkpoint_bytes(const nn::GPT& model, const Optimizer& optimizer);
 
+/// Throws InputError when `available` bytes can't hold what a run writes into the folder: best,
+/// last, and the checkpoint being written beside them.
+void require_disk(const std::filesystem::path& folder, int64_t bytes, uint64_t available);
+
 /// The state of a folder's last checkpoint, for continuing the run with `config`. Absent when
 /// nothing has been saved. Throws InputError naming the part when one is missing, damaged or of
 /// another run or step, and naming the first key when `config` is not the run's.
