@@ -109,7 +109,7 @@ TEST(Bpe, RoundTripsBytesThatAreNotUtf8) {
   for (int byte = 0; byte < 256; ++byte) every_byte += static_cast<char>(byte);
   for (const std::string& text :
        {std::string("one \xFF in the middle"), std::string("caf\xE9 cr\xE8me"),
-        std::string("\xFF\xFEh\0i\0 \0t\0h\0e\0r\0e\0", 20), std::string("ends in \xE4\xB8"),
+        std::string("\xFF\xFEh\0i\0 \0t\0h\0e\0r\0e\0", 18), std::string("ends in \xE4\xB8"),
         std::string("\xE4\xB8"), std::string(1000, '\x80'), every_byte}) {
     EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
     const auto on_it = trained(text + text, 280);
@@ -153,14 +153,15 @@ TEST(Bpe, MergesLongPiecesWithWorkInProportion) {
 TEST(Bpe, GivesALongPieceTheIdsItHasWithoutWindows) {
   const auto tokenizer = tokenizer_for_long_pieces();
   const MergeTable merges(tokenizer->rules());
+  const int32_t id_of_a = tokenizer->encode("a")[0];
   std::mt19937 random(3);
   std::string runs;  // runs of a of every length, so that joins fall everywhere
-  while (runs.size() < 2500000) {
+  while (runs.size() < 1500000) {
     runs += std::string(random() % 3000, 'a') + static_cast<char>('b' + random() % 3);
   }
-  for (const std::string& piece : {std::string(2500000, 'a'), random_letters(2500000, 4), runs}) {
+  for (const std::string& piece : {std::string(1500000, 'a'), random_letters(1500000, 4), runs}) {
     std::vector<int32_t> whole, windows;
-    for (const char byte : piece) whole.push_back(tokenizer->encode(std::string(1, byte))[0]);
+    for (const char letter : piece) whole.push_back(id_of_a + (letter - 'a'));
     merges.apply(whole);
     tokenizer->encode_piece(piece, windows);
     EXPECT_EQ(windows, whole);

@@ -54,8 +54,8 @@ TEST(CharTokenizer, NamesTheOffsetOfAByteThatIsNotUtf8) {
       {std::string("cut \xE4\xB8"), "byte 0xe4 at byte offset 4"},
   };
   const auto tokenizer = made("char", "plain text cut");
-  for (const auto& [text, place] : cases) {
-    EXPECT_TRUE(holds(input_error([&] { made("char", text); }), {place}));
+  for (const auto& example : cases) {
+    EXPECT_TRUE(holds(input_error([&] { made("char", example.first); }), {example.second}));
   }
   EXPECT_TRUE(holds(input_error([&] { tokenizer->encode("cut \xE4\xB8"); }), {cases[3].second}));
 }

@@ -7,8 +7,8 @@ namespace headroom::text {
 namespace {
 
 std::vector<std::string> all_bytes() {
-  std::vector<std::string> bytes;
-  for (int byte = 0; byte < 256; ++byte) bytes.emplace_back(1, static_cast<char>(byte));
+  std::vector<std::string> bytes(256);
+  for (size_t byte = 0; byte < bytes.size(); ++byte) bytes[byte] = static_cast<char>(byte);
   return bytes;
 }
 

@@ -26,9 +26,13 @@ constexpr std::array kKnownCorpora = {
     KnownCorpus{4404412, "84a376826991056472eb6373bb6f38a6", "King James Bible"},
 };
 
+bool is(const Corpus& corpus, const KnownCorpus& known) {
+  return known.bytes == corpus.text.size() && known.hash == corpus.hash;
+}
+
 std::string display_name(const Corpus& corpus, const std::filesystem::path& path) {
   for (const KnownCorpus& known : kKnownCorpora) {
-    if (known.bytes == corpus.text.size() && known.hash == corpus.hash) {
+    if (is(corpus, known)) {
       return std::string(known.name);
     }
   }
@@ -65,6 +69,8 @@ std::string_view Corpus::split(Split part) const {
   if (part == Split::all) return whole;
   return part == Split::train ? whole.substr(0, val_begin) : whole.substr(val_begin);
 }
+
+bool Corpus::is_tiny_shakespeare() const { return is(*this, kKnownCorpora[0]); }
 
 Corpus load_corpus(const std::filesystem::path& path, double val_fraction) {
   check_input(val_fraction >= 0 && val_fraction < 1,

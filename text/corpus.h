@@ -26,6 +26,8 @@ struct Corpus {
   std::vector<std::string> notes;  // what the user should be told, one sentence each
 
   std::string_view split(Split part) const;
+  /// Whether it is that corpus by content: what published figures may stand beside.
+  bool is_tiny_shakespeare() const;
 };
 
 /// Reads a file and divides it: the first floor((1 - val_fraction) * bytes) bytes are for training,

@@ -92,7 +92,7 @@ size_t count_chars(std::string_view text) {
 }
 
 std::string describe_char(char32_t code) {
-  const std::string number = fmt::format("U+{:04X}", static_cast<uint32_t>(code));
+  std::string number = fmt::format("U+{:04X}", static_cast<uint32_t>(code));
   const bool control = code < 0x20 || (code >= 0x7F && code < 0xA0);
   const bool invisible = code == 0xAD || (code >= 0x2000 && code <= 0x200F) || code == 0xFEFF ||
                          (code >= 0x2028 && code <= 0x202F);
