@@ -13,6 +13,7 @@ namespace headroom::cli {
 using Action = std::function<int()>;
 
 Action add_train(CLI::App& app, Common& common);
+Action add_sweep(CLI::App& app, Common& common);
 Action add_eval(CLI::App& app, Common& common);
 Action add_generate(CLI::App& app, Common& common);
 Action add_plan(CLI::App& app, Common& common);

@@ -25,6 +25,7 @@ struct Command {
 // clang-format off
 const std::vector<Command> kCommands = {
     {"train", "train a model from a config", add_train},
+    {"sweep", "the experiment: every n_kv_head with every seed, and the report", add_sweep},
     {"eval", "the exact loss of a trained model", add_eval},
     {"generate", "text from a trained model", add_generate},
     {"plan", "how large a model, its cache and its training are", add_plan},

@@ -1,0 +1,138 @@
+#include "experiments/sweep_runs.h"
+
+#include <nlohmann/json.hpp>
+
+#include "configs/memory.h"
+#include "configs/print.h"
+#include "configs/size.h"
+#include "configs/variants.h"
+#include "experiments/machine.h"
+#include "infer/engine.h"
+#include "kernels/threads.h"
+#include "tensor/file.h"
+#include "text/utf8.h"
+#include "train/precision.h"
+#include "train/run_folder.h"
+
+namespace headroom::experiments {
+
+namespace {
+
+constexpr int64_t kSampleTokens = 300;
+constexpr uint64_t kSampleSeed = 1;
+constexpr double kSampleTemperature = 0.8;
+
+Row make_row(const configs::Config& variant, int64_t vocab_size) {
+  const configs::ModelConfig& model = variant.model;
+  Row row;
+  row.name = fmt::format("kv{}", model.n_kv_head);
+  row.n_kv_head = model.n_kv_head;
+  row.attention = model.n_kv_head == model.n_head ? "mha" : model.n_kv_head == 1 ? "mqa" : "gqa";
+  row.n_layer = model.n_layer;
+  row.n_ff = model.n_ff();
+  row.params = configs::parameter_count(model, vocab_size);
+  row.attention_params_per_layer = configs::attention_parameters_per_layer(model);
+  row.cache_bytes_per_token = configs::cache_bytes(model, 1, 1, sizeof(float));
+  row.tokens = variant.train.steps * configs::tokens_per_step(variant);
+  return row;
+}
+
+/// A line break where the tokenizer has one, since what follows it begins a line; else the first
+/// character of the validation part.
+std::string sample_prompt(const text::Corpus& corpus, const text::Tokenizer& tokenizer) {
+  if (tokenizer.encodable_prefix("\n") == 1) {
+    return "\n";
+  }
+  const std::string_view part = corpus.split(text::Split::val);
+  return std::string(part.substr(0, std::max<size_t>(1, text::decode_char(part, 0).length)));
+}
+
+}  // namespace
+
+Plan plan_sweep(const configs::Config& config) {
+  check_input(!config.data.corpus.empty(), "data.corpus must name the text file to train on");
+  const text::Corpus corpus = text::load_corpus(config.data.corpus, config.data.val_fraction);
+  std::vector<std::string> notes;  // each run repeats them
+  const auto tokenizer =
+      text::make_tokenizer(configs::name_of(config.data.tokenizer), config.data.vocab_size,
+                           corpus.split(text::Split::train), notes);
+  text::tokenize_splits(corpus, *tokenizer, config.model.block_size);
+  const int64_t vocab_size = train::model_vocabulary(config.model, *tokenizer);
+  const auto precision =
+      train::choose_precision(config.train.precision, kernels::has_native_bf16());
+
+  Plan plan;
+  plan.variants = configs::variants(config, vocab_size);
+  for (const configs::Config& variant : plan.variants) {
+    configs::require_training_memory(variant, vocab_size,
+                                     static_cast<int64_t>(size_of(precision.dtype)));
+    plan.sweep.rows.push_back(make_row(variant, vocab_size));
+    plan.flop.push_back(
+        configs::step_flop(variant.model, vocab_size, plan.sweep.rows.back().tokens));
+  }
+  plan.prompt = sample_prompt(corpus, *tokenizer);
+  plan.sweep.fair = configs::name_of(config.sweep.fair);
+  plan.sweep.corpus = corpus.name;
+  plan.sweep.tiny_shakespeare = corpus.is_tiny_shakespeare();
+  plan.sweep.tokenizer = tokenizer->kind() == "bpe"
+                             ? fmt::format("bpe, {} tokens", tokenizer->vocab_size())
+                             : std::string(tokenizer->kind());
+  plan.sweep.seeds.assign(config.sweep.seeds.begin(), config.sweep.seeds.end());
+  plan.sweep.sample_note = sample_note(plan.prompt);
+  plan.sweep.config_yaml = configs::to_yaml(config);
+  plan.sweep.machine = this_machine();
+  plan.sweep.machine.precision = precision.dtype == DType::bf16 ? "bf16" : "fp32";
+  return plan;
+}
+
+configs::Config run_config(const configs::Config& variant, int64_t seed) {
+  configs::Config config = variant;
+  config.train.seed = seed;
+  return config;
+}
+
+SeedRun read_run(const std::filesystem::path& folder, int64_t seed,
+                 const train::TrainResult& result, int64_t tokens_per_step) {
+  SeedRun run;
+  run.seed = static_cast<uint64_t>(seed);
+  run.best_loss = result.best_loss;
+  run.best_step = result.best_step;
+  run.final_loss = result.final_loss;
+  run.seconds = result.seconds;
+  run.tokens = result.tokens;
+  const std::string lines = read_file(folder / train::kMetricsFile);
+  for (size_t begin = 0; begin < lines.size();) {
+    const size_t end = std::min(lines.find('\n', begin), lines.size());
+    const auto line = nlohmann::json::parse(lines.substr(begin, end - begin), nullptr, false);
+    if (line.is_object() && line.contains("val_loss")) {
+      const int64_t step = line.at("step");
+      run.curve.push_back({step, step * tokens_per_step, line.at("val_loss")});
+    }
+    begin = end + 1;
+  }
+  return run;
+}
+
+std::string draw_sample(const std::filesystem::path& folder, const std::string& prompt) {
+  const train::LoadedRun run = train::load_run(folder);
+  const std::vector<int32_t> ids = run.tokenizer->encode(prompt);
+  infer::GenerateOptions options;
+  options.tokens = kSampleTokens;
+  if (run.config.model.position == configs::Position::learned) {
+    options.tokens = std::max<int64_t>(
+        0, std::min(kSampleTokens, run.config.model.block_size - static_cast<int64_t>(ids.size())));
+  }
+  options.sampling.temperature = kSampleTemperature;
+  options.sampling.seed = kSampleSeed;
+  const auto generated =
+      infer::generate(*run.model, {ids}, options, [](int64_t, int32_t) { return true; });
+  return text::to_valid_utf8(run.tokenizer->decode(generated.tokens[0]));
+}
+
+std::string sample_note(const std::string& prompt) {
+  return fmt::format("{} tokens after {}, temperature {}, seed {}", kSampleTokens,
+                     prompt == "\n" ? std::string("a line break") : fmt::format("'{}'", prompt),
+                     kSampleTemperature, kSampleSeed);
+}
+
+}  // namespace headroom::experiments

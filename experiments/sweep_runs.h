@@ -1,0 +1,39 @@
+// What a sweep plans before its first run, and what it reads from a run that has ended.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "configs/config.h"
+#include "experiments/result.h"
+#include "text/corpus.h"
+#include "train/trainer.h"
+
+namespace headroom::experiments {
+
+/// The sweep's models and its texts, before anything is trained.
+struct Plan {
+  std::vector<configs::Config> variants;  // by n_kv_head, in the config's order; seed not yet set
+  std::vector<int64_t> flop;              // of one run of each
+  Sweep sweep;                            // rows without runs
+  std::string prompt;                     // what the samples go on from
+};
+
+/// Reads the corpus and sizes every variant. Throws InputError for what can't be trained: an
+/// n_kv_head that does not divide n_head, a corpus that is too short, too little memory.
+Plan plan_sweep(const configs::Config& config);
+
+/// One variant with one seed.
+configs::Config run_config(const configs::Config& variant, int64_t seed);
+
+/// The run of `folder` that train() has just brought to its end.
+SeedRun read_run(const std::filesystem::path& folder, int64_t seed,
+                 const train::TrainResult& result, int64_t tokens_per_step);
+
+/// About 300 characters from the run's best model.
+std::string draw_sample(const std::filesystem::path& folder, const std::string& prompt);
+/// How draw_sample() draws, in words.
+std::string sample_note(const std::string& prompt);
+
+}  // namespace headroom::experiments
