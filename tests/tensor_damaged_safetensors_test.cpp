@@ -128,7 +128,7 @@ std::vector<Damage> damaged_fields() {
   const auto shape = [&](const std::string& text) { return with("F32", text, "[0,24]"); };
   const auto offsets = [&](const std::string& text) { return with("F32", "[2,3]", text); };
   const std::string a = "tensor \"a\"";
-  return {{"BeginPastEnd", offsets("[24,0]"), {a, "data_offsets", "24"}},
+  return {{"BeginPastEnd", offsets("[24,0]"), {a, "begin at 24, past their end 0"}},
           {"EndPastTheFile", with("I8", "[24]", "[0,24]", "[25,33]"), {"\"b\"", "33", "32"}},
           {"EndFarPastTheFile",
            offsets("[0,18446744073709551615]"),
@@ -146,7 +146,7 @@ std::vector<Damage> damaged_fields() {
           {"ProductTooLarge", shape("[2,4]"), {a, "shape", "24 bytes", "8 elements"}},
           {"ScalarShape", shape("[]"), {a, "shape", "24 bytes", "1 elements"}},
           {"ZeroElements", shape("[0,3]"), {a, "shape", "24 bytes", "0 elements"}},
-          {"PartOfAnElement", with("F64", "[3]", "[0,23]"), {a, "23 bytes"}},
+          {"PartOfAnElement", with("F64", "[3]", "[0,25]", "[25,33]"), {a, "25 bytes"}},
           {"NegativeSize", shape("[-2,-3]"), {a, "shape", "-2"}},
           {"FractionSize", shape("[2,3.5]"), {a, "shape", "3.5"}},
           {"SizePast2To62", shape("[4611686018427387905]"), {a, "shape", "4611686018427387905"}},
