@@ -75,7 +75,12 @@ void add_common_options(CLI::App& app, Common& common) {
   app.add_flag("--quiet", common.quiet, "nothing on stderr but errors")->group(kCommonGroup);
   app.set_version_flag("--version", std::string(), "print the version and what it runs on")
       ->group(kCommonGroup);
-  app.get_help_ptr()->description("print this")->group(kCommonGroup);
+  app.set_help_flag("-h,--help", "print this")->group(kCommonGroup);
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_positional()) {
+      option->type_name("");  // "RUN REQUIRED" in the help, not "RUN TEXT REQUIRED"
+    }
+  }
 }
 
 void add_precision(CLI::App& app, Common& common, const std::string& usual) {

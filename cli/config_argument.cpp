@@ -39,6 +39,12 @@ bool is_run(const fs::path& path) {
   return holds_config || path.extension() == ".safetensors";
 }
 
+/// "first" of "runs/first/", and of "." there.
+std::string folder_name(const fs::path& folder) {
+  const fs::path whole = fs::absolute(folder).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
 }  // namespace
 
 ConfigArgument load_config_argument(const std::string& argument, const Common& common) {
@@ -51,15 +57,17 @@ ConfigArgument load_config_argument(const std::string& argument, const Common& c
   if (is_run(path)) {
     result.config = configs::load_run_config(path, common.overrides, &notes);
     result.run = is_folder ? path : path.parent_path();
-    result.name = result.run.filename().string();
+    result.name = folder_name(result.run);
   } else if (preset != nullptr && (is_folder || !fs::exists(path, ignored))) {
     result.config = configs::parse_config(preset->yaml, fmt::format("preset {}", preset->name),
                                           common.overrides, &notes);
     result.name = preset->name;
   } else {
+    check_input(!is_folder, "{}: is a folder without a config.yaml: neither a config nor a run",
+                argument);
     check_input(argument.find_first_of("./") != std::string::npos || fs::exists(path, ignored),
-                "{}: no such config file, run or preset{}; the presets are {}", argument,
-                did_you_mean(argument, preset_names()), fmt::join(preset_names(), ", "));
+                "{}: no such config file, run or preset ({}){}", argument,
+                fmt::join(preset_names(), ", "), did_you_mean(argument, preset_names()));
     result.config = configs::load_config(path, common.overrides, &notes);
     result.name = path.stem().string();
   }

@@ -30,6 +30,8 @@ const std::vector<Command> kCommands = {
     {"generate", "text from a trained model", add_generate},
     {"plan", "how large a model, its cache and its training are", add_plan},
     {"verify-cache", "prove that cached logits equal uncached ones", add_verify_cache},
+    {"tokenize", "the ids and pieces of a text", add_tokenize},
+    {"inspect", "what a run folder or a checkpoint holds", add_inspect},
 };
 // clang-format on
 
@@ -56,16 +58,18 @@ const Command& find_command(const std::string& name) {
     names.emplace_back(command.name);
   }
   if (name.starts_with("-")) {
-    throw InputError(fmt::format("'{}' stands before the command: options follow it{}", name,
-                                 "; headroom --help lists the commands"));
+    throw InputError(fmt::format(
+        "'{}' stands before the command: options follow it (headroom --help lists the commands)",
+        name));
   }
-  throw InputError(fmt::format("no command '{}'{}; headroom --help lists the commands", name,
+  throw InputError(fmt::format("no command '{}' (headroom --help lists them){}", name,
                                did_you_mean(name, names)));
 }
 
 int run_command(const Command& command, std::vector<std::string> arguments) {
   const std::string name = fmt::format("headroom {}", command.name);
   CLI::App app(command.summary, name);
+  app.set_help_flag();  // add_common_options() registers it after the command's own options
   Common common;
   const Action action = command.add(app, common);
   add_common_options(app, common);
@@ -81,7 +85,7 @@ int run_command(const Command& command, std::vector<std::string> arguments) {
     print(version_text());
     return 0;
   } catch (const CLI::ParseError& e) {
-    throw InputError(fmt::format("{}; {} --help explains its usage", e.what(), name));
+    throw InputError(fmt::format("{} ({} --help explains its usage)", e.what(), name));
   }
   use_threads(common);
   return action();

@@ -138,7 +138,6 @@ Action add_plan(CLI::App& app, Common& common) {
   const auto options = std::make_shared<Options>();
   app.add_option("CONFIG|RUN|PRESET", options->argument,
                  "a YAML config, a run folder, or a preset's name")
-      ->type_name("")
       ->required();
   add_whole(app, "--context", options->context, 1, 1'000'000'000'000,
             "tokens in the cache of a sequence", "block_size");

@@ -104,11 +104,12 @@ std::string step_part(const Plan& plan) {
   const int64_t tokens = configs::tokens_per_step(plan.config);
   const int64_t flop = configs::step_flop(m, plan.vocab_size, tokens);
   return fmt::format(
-      "A training step of {} tokens: {} FLOP\n"
+      "A training step of {} tokens: {}FLOP\n"
       "  6 * (matrices, head included, {} + n_layer {} * n_head {} * head_dim {} * (block_size {} "
       "+ 1)) * tokens {}\n",
       format_count(tokens),
-      Count(flop).saturated() ? count_text(flop) : fmt::format("{:.3g}", static_cast<double>(flop)),
+      Count(flop).saturated() ? count_text(flop) + " "
+                              : fmt::format("{:.4g} G", static_cast<double>(flop) / 1e9),
       count_text(matrices.value()), m.n_layer, m.n_head, m.head_dim(), m.block_size, tokens);
 }
 

@@ -11,7 +11,7 @@ struct Preset {
   std::string_view yaml;
 };
 
-/// Ordered by name. CMake writes the definition (cli/CMakeLists.txt).
+/// In the order of the files' names. CMake writes the definition (cli/CMakeLists.txt).
 std::span<const Preset> presets();
 
 }  // namespace headroom::cli

@@ -41,7 +41,7 @@ void check_option_names(const CLI::App& app, std::span<const std::string> argume
     }
     const CLI::Option* option = app.get_option_no_throw(name);
     if (option == nullptr || !option->check_name(name)) {
-      throw InputError(fmt::format("{} has no option '{}'{}", app.get_name(), name,
+      throw InputError(fmt::format("no option '{}' ({} --help lists them){}", name, app.get_name(),
                                    did_you_mean(name, long_names(app))));
     }
     const bool value_follows = option->get_items_expected_min() > 0 && name == arguments[i];
