@@ -31,7 +31,6 @@ int main() {
     const train::Batch batch[] = {batches.get(step, 0)};
     loss = train::train_step(gpt, optimizer, batch, {.step = step, .clip_norm = 1.0}).loss;
   }
-
   infer::GenerateOptions options;
   options.tokens = 33;
   options.sampling.temperature = 0;
