@@ -17,17 +17,21 @@ struct Options {
   bool resume = false;
 };
 
+/// The sweep's own folder when it is what was named, else runs/NAME of configs/NAME.yaml.
+std::filesystem::path default_folder(const ConfigArgument& argument) {
+  return argument.run.empty() ? std::filesystem::path("runs") / argument.name : argument.run;
+}
+
 int run(const Options& options, const Common& common) {
   const ConfigArgument argument = load_config_argument(options.config, common);
   configs::Config config = argument.config;
   if (common.precision) {
     config.train.precision = *common.precision;
   }
-  use_configured_threads(common, common.threads.value_or(config.train.threads));
-  config.train.threads = 0;  // set for the whole sweep just now
-  const std::filesystem::path folder = options.folder.empty()
-                                           ? std::filesystem::path("runs") / argument.name
-                                           : std::filesystem::path(options.folder);
+  config.train.threads = common.threads.value_or(config.train.threads);
+  use_configured_threads(common, config.train.threads);
+  const std::filesystem::path folder =
+      options.folder.empty() ? default_folder(argument) : std::filesystem::path(options.folder);
   experiments::SweepOutcome outcome;
   {
     TrainingProgress progress(common);
@@ -55,7 +59,7 @@ Action add_sweep(CLI::App& app, Common& common) {
   app.add_option("CONFIG", options->config, "a config file or the name of a preset")->required();
   app.add_option("--out", options->folder, "the sweep's folder")
       ->type_name("DIR")
-      ->default_str("runs/ and the config's name");
+      ->default_str("runs/ and the config's name, or the sweep's folder given as CONFIG");
   app.add_flag("--resume", options->resume,
                "go on with the folder's sweep; sweep.seeds and sweep.n_kv_head may have grown");
   add_precision(app, common, "train.precision");

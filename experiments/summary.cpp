@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "experiments/format.h"
@@ -20,6 +21,11 @@ LossSummary summarize_loss(const std::vector<SeedRun>& runs, double SeedRun::*lo
   return summary;
 }
 
+// A run that diverged after an evaluation has a best loss, but compares with nothing.
+double comparable_loss(const SeedRun& run) {
+  return std::isfinite(run.final_loss) ? run.best_loss : std::numeric_limits<double>::quiet_NaN();
+}
+
 // Best losses of `row` minus those of `reference`, over the seeds that both have finished.
 std::optional<PairedDifference> difference_by_seed(const Row& row, const Row& reference) {
   std::vector<double> ours;
@@ -28,8 +34,8 @@ std::optional<PairedDifference> difference_by_seed(const Row& row, const Row& re
     const auto match = std::find_if(reference.runs.begin(), reference.runs.end(),
                                     [&](const SeedRun& other) { return other.seed == run.seed; });
     if (match == reference.runs.end()) continue;
-    ours.push_back(run.best_loss);
-    theirs.push_back(match->best_loss);
+    ours.push_back(comparable_loss(run));
+    theirs.push_back(comparable_loss(*match));
   }
   if (ours.empty()) return std::nullopt;
   return paired_difference(ours, theirs);

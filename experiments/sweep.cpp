@@ -1,8 +1,10 @@
 #include "experiments/sweep.h"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
-#include <limits>
+#include <optional>
+#include <vector>
 
 #include "configs/load.h"
 #include "configs/print.h"
@@ -20,19 +22,55 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Refuses a folder that holds another sweep, and a second sweep in one folder without `resume`.
+bool holds_all(const std::vector<int64_t>& list, const std::vector<int64_t>& others) {
+  return std::ranges::all_of(
+      others, [&](int64_t other) { return std::ranges::find(list, other) != list.end(); });
+}
+
+/// Whether a sweep that began with `stored` may go on with another value of `key`.
+bool may_change(const std::string& key, const configs::Config& stored,
+                const configs::Config& config) {
+  if (key == "sweep.seeds") {
+    return holds_all(config.sweep.seeds, stored.sweep.seeds);
+  }
+  if (key == "sweep.n_kv_head") {
+    return holds_all(config.sweep.n_kv_head, stored.sweep.n_kv_head);
+  }
+  return key == "data.corpus" || key == "train.threads";  // the runs know the text itself
+}
+
+/// Refuses what is no folder, a folder that holds a run or another sweep, and a second sweep in one
+/// folder without `resume`.
 void check_folder(const configs::Config& config, const SweepOptions& options) {
+  const std::string folder = options.folder.string();
+  std::error_code ignored;
+  check_input(!fs::exists(options.folder, ignored) || fs::is_directory(options.folder, ignored),
+              "{}: can't be the sweep's folder: it is not a directory", folder);
+  check_input(!fs::exists(options.folder / train::kTokenizerFile, ignored),
+              "{}: holds a training run; a sweep wants a folder of its own", folder);
   const fs::path stored = options.folder / train::kConfigFile;
-  if (!fs::exists(stored)) {
+  if (!fs::exists(stored, ignored)) {
     return;
   }
   check_input(options.resume, "{}: holds a sweep: --resume goes on with it, another --out keeps it",
-              options.folder.string());
-  for (const auto& difference : configs::differences(configs::load_config(stored), config)) {
-    const bool free = difference.key.starts_with("sweep.") && difference.key != "sweep.fair";
-    check_input(free || difference.key == "data.corpus" || difference.key == "train.threads",
-                "{} is {} in {} and {} now: a sweep goes on with the config it began with",
+              folder);
+  const configs::Config before = configs::load_config(stored);
+  for (const auto& difference : configs::differences(before, config)) {
+    check_input(may_change(difference.key, before, config),
+                "{} is {} in {} and {} now: a sweep goes on with the config it began with, in "
+                "which only sweep.seeds and sweep.n_kv_head may grow",
                 difference.key, difference.left, stored.string(), difference.right);
+  }
+}
+
+/// Stores the config; the file keeps the time at which the sweep began.
+void store_config(const fs::path& file, const std::string& yaml) {
+  if (!fs::exists(file)) {
+    write_file(file, yaml);
+  } else if (read_file(file) != yaml) {
+    const auto begun = fs::last_write_time(file);
+    write_file(file, yaml);
+    fs::last_write_time(file, begun);
   }
 }
 
@@ -51,14 +89,20 @@ std::string written_at(const fs::path& file) {
 /// Passes a run's progress on, with the time that the later runs will take added to its own.
 class RunObserver : public train::Observer {
  public:
-  RunObserver(SweepObserver& outer, double later_seconds, double later_share)
-      : outer_(outer), later_seconds_(later_seconds), later_share_(later_share) {}
+  struct Times {
+    double earlier_seconds = 0;  // that earlier sessions spent on this run
+    double flop = 0;             // of this run
+    Work done;                   // the finished runs
+    double later_flop = 0;       // of the runs after this one
+  };
+  RunObserver(SweepObserver& outer, const Times& times) : outer_(outer), times_(times) {}
   void note(const std::string& sentence) override { outer_.note(sentence); }
   void started(const train::RunStart& start) override { outer_.started(start); }
   void stepped(const train::Progress& progress) override {
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
+    const Work run{times_.flop, times_.earlier_seconds + spent.count() + progress.seconds_left};
     train::Progress whole = progress;
-    const double run = spent() + progress.seconds_left;
-    whole.seconds_left += later_seconds_ > 0 ? later_seconds_ : run * later_share_;
+    whole.seconds_left += later_seconds(times_.later_flop, times_.done, run);
     outer_.stepped(whole);
   }
   void evaluated(int64_t step, const train::Evaluation& e, bool best) override {
@@ -68,94 +112,134 @@ class RunObserver : public train::Observer {
   bool stop_requested() override { return outer_.stop_requested(); }
 
  private:
-  double spent() const {
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin_;
-    return seconds.count();
-  }
   SweepObserver& outer_;
-  double later_seconds_;  // of the runs to come, once a run has told what a FLOP costs; else 0
-  double later_share_;    // their FLOP over this run's
+  Times times_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+/// A variant with a seed.
+struct Run {
+  size_t row = 0;
+  int64_t seed = 0;
+  configs::Config config;
+  fs::path folder;
 };
 
 class Driver {
  public:
   Driver(const configs::Config& config, const SweepOptions& options, SweepObserver& observer)
-      : config_(config), options_(options), observer_(observer), plan_(plan_sweep(config)) {
+      : config_(config), options_(options), observer_(observer) {
     check_folder(config, options);
+    plan_ = plan_sweep(config);
+    find_runs();
     std::error_code error;
     fs::create_directories(options.folder, error);
     check(!error, "{}: can't be made: {}", options.folder.string(), error.message());
     const fs::path stored = options.folder / train::kConfigFile;
-    if (const std::string yaml = configs::to_yaml(config);
-        !fs::exists(stored) || read_file(stored) != yaml) {
-      write_file(stored, yaml);
-    }
+    store_config(stored, plan_.sweep.config_yaml);
     plan_.sweep.started = written_at(stored);
   }
 
   SweepOutcome run() {
-    const auto count = static_cast<int64_t>(plan_.variants.size() * config_.sweep.seeds.size());
-    int64_t index = 0;
-    for (const int64_t seed : config_.sweep.seeds) {
-      for (size_t row = 0; row < plan_.variants.size(); ++row) {
-        observer_.run_begins({++index, count, plan_.sweep.rows[row].n_kv_head, seed});
-        if (!run_one(row, seed)) {
-          return {plan_.sweep, summarize(plan_.sweep), true};
-        }
-        plan_.sweep.finished = index == count;
-        publish();
-      }
+    train::Observer nobody;
+    for (const Run& run : finished_) {
+      finish(run, nobody);
     }
-    return {plan_.sweep, summarize(plan_.sweep), false};
+    const auto count = static_cast<int64_t>(finished_.size() + open_.size());
+    auto index = static_cast<int64_t>(finished_.size());
+    if (index > 0) {
+      observer_.note(fmt::format("{} of {} runs are finished and kept", index, count));
+    }
+    if (open_.empty()) {
+      publish();
+    }
+    for (const Run& run : open_) {
+      if (observer_.stop_requested()) {
+        return outcome(true);
+      }
+      observer_.run_begins({++index, count, plan_.sweep.rows[run.row].n_kv_head, run.seed});
+      later_flop_ -= flop(run);
+      RunObserver observer(
+          observer_,
+          {.earlier_seconds = read_log(run.folder, configs::tokens_per_step(run.config)).seconds,
+           .flop = flop(run),
+           .done = done_,
+           .later_flop = later_flop_});
+      if (!finish(run, observer)) {
+        return outcome(true);
+      }
+      publish();
+    }
+    return outcome(false);
   }
 
  private:
-  /// False when it was interrupted.
-  bool run_one(size_t row, int64_t seed) {
-    const configs::Config config = run_config(plan_.variants[row], seed);
-    Row& result = plan_.sweep.rows[row];
-    const fs::path folder = options_.folder / fmt::format("{}-seed{}", result.name, seed);
-    RunObserver observer(observer_, later_seconds(row), later_share(row));
+  double flop(const Run& run) const { return static_cast<double>(plan_.flop[run.row]); }
+
+  /// Tells the runs that are finished from those still to be trained. What a folder holds is
+  /// checked here, before the first step of any.
+  void find_runs() {
+    for (const int64_t seed : config_.sweep.seeds) {
+      for (size_t row = 0; row < plan_.variants.size(); ++row) {
+        Run run{row, seed, run_config(plan_.variants[row], seed),
+                options_.folder / fmt::format("{}-seed{}", plan_.sweep.rows[row].name, seed)};
+        std::optional<train::RunState> state;
+        if (train::holds_run(run.folder)) {
+          state = train::read_resume_state(run.folder, run.config);
+        }
+        check_input(!state || state->corpus_hash == plan_.corpus_hash,
+                    "{}: is not the text that {} was trained on", config_.data.corpus,
+                    run.folder.string());
+        const bool finished = state && state->step >= run.config.train.steps;
+        if (!finished) {
+          later_flop_ += flop(run);
+        }
+        (finished ? finished_ : open_).push_back(std::move(run));
+      }
+    }
+  }
+
+  /// Brings a run to its end and reads it; false when it was interrupted.
+  bool finish(const Run& run, train::Observer& observer) {
+    Row& row = plan_.sweep.rows[run.row];
     try {
-      const auto trained =
-          train::train(config, {.folder = folder, .resume = train::holds_run(folder)}, observer);
+      const auto trained = train::train(
+          run.config, {.folder = run.folder, .resume = train::holds_run(run.folder)}, observer);
       if (trained.interrupted) {
         return false;
       }
-      result.runs.push_back(read_run(folder, seed, trained, configs::tokens_per_step(config)));
+      insert(row, read_run(run.folder, run.seed, trained, configs::tokens_per_step(run.config)));
+      done_.flop += flop(run);
+      done_.seconds += trained.seconds;
     } catch (const train::NotFinite& error) {
-      observer_.note(fmt::format("{}; this run counts as diverged", error.what()));
-      constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-      result.runs.push_back({.seed = static_cast<uint64_t>(seed),
-                             .best_loss = kNone,
-                             .final_loss = kNone,
-                             .curve = {}});
+      observer.note(fmt::format("{}; this run counts as diverged", error.what()));
+      insert(row, read_diverged_run(run.folder, run.seed, configs::tokens_per_step(run.config)));
+      return true;
     }
-    if (result.sample.empty() && fs::exists(folder / train::kLastFile)) {
-      result.sample = draw_sample(folder, plan_.prompt);
+    if (row.sample.empty()) {
+      row.sample = draw_sample(run.folder, plan_.prompt);
     }
-    plan_.sweep.seconds += result.runs.back().seconds;
-    flop_done_ += static_cast<double>(plan_.flop[row]);
     return true;
   }
 
-  double later_flop(size_t row) const {
-    double later = -flop_done_ - static_cast<double>(plan_.flop[row]);
-    for (const int64_t flop : plan_.flop) {
-      later += static_cast<double>(flop) * static_cast<double>(config_.sweep.seeds.size());
-    }
-    return later;
+  /// Runs stand in the order of the seeds, in whatever order they were finished.
+  void insert(Row& row, SeedRun run) {
+    const auto place = [&](uint64_t seed) {
+      return std::ranges::find(plan_.sweep.seeds, seed) - plan_.sweep.seeds.begin();
+    };
+    plan_.sweep.seconds += run.seconds;
+    const auto next = std::ranges::find_if(
+        row.runs, [&](const SeedRun& other) { return place(other.seed) > place(run.seed); });
+    row.runs.insert(next, std::move(run));
   }
-  double later_seconds(size_t row) const {
-    return flop_done_ > 0 ? later_flop(row) * plan_.sweep.seconds / flop_done_ : 0.0;
-  }
-  double later_share(size_t row) const {
-    return later_flop(row) / static_cast<double>(plan_.flop[row]);
+
+  SweepOutcome outcome(bool interrupted) const {
+    return {plan_.sweep, summarize(plan_.sweep), interrupted};
   }
 
   void publish() {
     const Summary summary = summarize(plan_.sweep);
+    plan_.sweep.finished = summary.runs_done == summary.runs_planned;
     write_results(options_.folder, plan_.sweep, summary);
     const std::string warning = write_report(options_.folder, plan_.sweep, summary);
     observer_.run_ended(plan_.sweep, summary, warning);
@@ -165,7 +249,9 @@ class Driver {
   const SweepOptions& options_;
   SweepObserver& observer_;
   Plan plan_;
-  double flop_done_ = 0;
+  std::vector<Run> finished_, open_;
+  Work done_;              // this and earlier sessions' runs
+  double later_flop_ = 0;  // of the runs not yet begun
 };
 
 }  // namespace

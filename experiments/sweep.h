@@ -43,9 +43,10 @@ struct SweepOutcome {
 
 /// Runs config.sweep, one seed after another with every n_kv_head in turn, so that a whole
 /// comparison exists as early as possible. Finished runs are kept and an interrupted one goes on
-/// where it was saved; a folder's config may only grow in sweep.seeds and sweep.n_kv_head. A run
-/// whose loss is no number counts as diverged and the others go on. Throws InputError before the
-/// first run for what can't be trained, and Error when results can't be written.
+/// where it was saved; a folder's config may only grow in sweep.seeds and sweep.n_kv_head (and name
+/// another path of the same text, or other threads). A run whose loss is no number counts as
+/// diverged and the others go on. Throws InputError before the first run for what can't be trained
+/// and for a folder that holds something else, and Error when results can't be written.
 SweepOutcome run_sweep(const configs::Config& config, const SweepOptions& options,
                        SweepObserver& observer);
 

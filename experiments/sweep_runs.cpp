@@ -1,6 +1,9 @@
 #include "experiments/sweep_runs.h"
 
+#include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "configs/memory.h"
 #include "configs/print.h"
@@ -70,6 +73,7 @@ Plan plan_sweep(const configs::Config& config) {
     plan.flop.push_back(
         configs::step_flop(variant.model, vocab_size, plan.sweep.rows.back().tokens));
   }
+  plan.corpus_hash = corpus.hash;
   plan.prompt = sample_prompt(corpus, *tokenizer);
   plan.sweep.fair = configs::name_of(config.sweep.fair);
   plan.sweep.corpus = corpus.name;
@@ -80,6 +84,9 @@ Plan plan_sweep(const configs::Config& config) {
   plan.sweep.seeds.assign(config.sweep.seeds.begin(), config.sweep.seeds.end());
   plan.sweep.sample_note = sample_note(plan.prompt);
   plan.sweep.config_yaml = configs::to_yaml(config);
+  if (config.train.threads != 0) {
+    kernels::set_threads(static_cast<int>(config.train.threads));  // as each run will
+  }
   plan.sweep.machine = this_machine();
   plan.sweep.machine.precision = precision.dtype == DType::bf16 ? "bf16" : "fp32";
   return plan;
@@ -91,24 +98,55 @@ configs::Config run_config(const configs::Config& variant, int64_t seed) {
   return config;
 }
 
+double later_seconds(double later_flop, const Work& done, const Work& current) {
+  const double flop = done.flop + current.flop;
+  return flop > 0 ? later_flop * (done.seconds + current.seconds) / flop : 0.0;
+}
+
+RunLog read_log(const std::filesystem::path& folder, int64_t tokens_per_step) {
+  RunLog log;
+  const std::filesystem::path path = folder / train::kMetricsFile;
+  std::istringstream lines(std::filesystem::exists(path) ? read_file(path) : std::string());
+  for (std::string text; std::getline(lines, text);) {
+    const auto line = nlohmann::json::parse(text, nullptr, false);
+    if (!line.is_object() || !line.contains("step")) {
+      continue;  // a kill may have cut the last line
+    }
+    const int64_t step = line.at("step");
+    log.tokens = step * tokens_per_step;
+    log.seconds = line.value("seconds", log.seconds);
+    if (line.contains("val_loss")) {
+      log.curve.push_back({step, log.tokens, line.at("val_loss")});
+    }
+  }
+  return log;
+}
+
 SeedRun read_run(const std::filesystem::path& folder, int64_t seed,
                  const train::TrainResult& result, int64_t tokens_per_step) {
-  SeedRun run;
-  run.seed = static_cast<uint64_t>(seed);
-  run.best_loss = result.best_loss;
-  run.best_step = result.best_step;
-  run.final_loss = result.final_loss;
-  run.seconds = result.seconds;
-  run.tokens = result.tokens;
-  const std::string lines = read_file(folder / train::kMetricsFile);
-  for (size_t begin = 0; begin < lines.size();) {
-    const size_t end = std::min(lines.find('\n', begin), lines.size());
-    const auto line = nlohmann::json::parse(lines.substr(begin, end - begin), nullptr, false);
-    if (line.is_object() && line.contains("val_loss")) {
-      const int64_t step = line.at("step");
-      run.curve.push_back({step, step * tokens_per_step, line.at("val_loss")});
-    }
-    begin = end + 1;
+  return {.seed = static_cast<uint64_t>(seed),
+          .best_loss = result.best_loss,
+          .best_step = result.best_step,
+          .final_loss = result.final_loss,
+          .seconds = result.seconds,
+          .tokens = result.tokens,
+          .curve = read_log(folder, tokens_per_step).curve};
+}
+
+SeedRun read_diverged_run(const std::filesystem::path& folder, int64_t seed,
+                          int64_t tokens_per_step) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  RunLog log = read_log(folder, tokens_per_step);
+  SeedRun run{.seed = static_cast<uint64_t>(seed),
+              .best_loss = kNone,
+              .final_loss = kNone,
+              .seconds = log.seconds,
+              .tokens = log.tokens,
+              .curve = std::move(log.curve)};
+  const auto best = std::ranges::min_element(run.curve, {}, &LossPoint::val_loss);
+  if (best != run.curve.end()) {
+    run.best_loss = best->val_loss;
+    run.best_step = best->step;
   }
   return run;
 }
@@ -130,7 +168,7 @@ std::string draw_sample(const std::filesystem::path& folder, const std::string& 
 }
 
 std::string sample_note(const std::string& prompt) {
-  return fmt::format("{} tokens after {}, temperature {}, seed {}", kSampleTokens,
+  return fmt::format("up to {} tokens after {}, temperature {}, seed {}", kSampleTokens,
                      prompt == "\n" ? std::string("a line break") : fmt::format("'{}'", prompt),
                      kSampleTemperature, kSampleSeed);
 }

@@ -30,12 +30,13 @@ class TemporaryFolder {
 };
 
 struct RunOptions {
-  std::string input = {};                               // what stdin holds
-  std::map<std::string, std::string> environment = {};  // added to this process's own
-  std::filesystem::path directory = {};                 // to run in; empty: here
-  std::filesystem::path output = {};  // stdout's file, such as /dev/full; empty: captured
-  double timeout_seconds = 60;        // then SIGKILL for the program and its children
-  uint64_t memory_bytes = 0;          // address space (RLIMIT_AS); 0: no limit
+  std::string input = {};  // what stdin holds
+  // Added to this process's own; OMP_WAIT_POLICY is passive unless it says otherwise.
+  std::map<std::string, std::string> environment = {};
+  std::filesystem::path directory = {};  // to run in; empty: here
+  std::filesystem::path output = {};     // stdout's file, such as /dev/full; empty: captured
+  double timeout_seconds = 60;           // then SIGKILL for the program and its children
+  uint64_t memory_bytes = 0;             // address space (RLIMIT_AS); 0: no limit
   uint64_t file_bytes =
       0;  // size of a file (RLIMIT_FSIZE, as an error and not a signal); 0: no limit
 };

@@ -6,6 +6,7 @@
 #include "configs/load.h"
 #include "nn/checkpoint.h"
 #include "tensor/check.h"
+#include "train/step.h"
 
 namespace headroom::train {
 
@@ -84,8 +85,10 @@ bool holds_run(const fs::path& folder) {
 void save_checkpoint(const fs::path& path, const nn::GPT& model, const Optimizer& optimizer,
                      const RunState& state) {
   const std::string bad = nn::first_non_finite(model);
-  check(bad.empty(), "[train] {} holds a NaN or an infinity after step {}: nothing is saved", bad,
-        state.step);
+  if (!bad.empty()) {
+    throw NotFinite(fmt::format(
+        "[train] {} holds a NaN or an infinity after step {}: nothing is saved", bad, state.step));
+  }
   auto tensors = nn::parameter_tensors(model);
   std::ranges::move(optimizer.state(), std::back_inserter(tensors));
   write_safetensors(path, tensors, to_metadata(state));

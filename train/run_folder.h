@@ -26,7 +26,8 @@ inline constexpr const char* kMetricsFile = "metrics.jsonl";
 /// Whether the folder holds any part of a run.
 bool holds_run(const std::filesystem::path& folder);
 
-/// Weights, optimizer and state, in one file replaced whole.
+/// Weights, optimizer and state, in one file replaced whole. Throws NotFinite (train/step.h) and
+/// leaves the file as it was when a weight is no number.
 void save_checkpoint(const std::filesystem::path& path, const nn::GPT& model,
                      const Optimizer& optimizer, const RunState& state);
 /// Bytes of tensors in one checkpoint.

@@ -22,7 +22,8 @@ struct StepResult {
   double gradient_norm = 0;  // of the mean gradient, before clipping
 };
 
-/// A loss or a gradient norm that is no number, found before the weights were touched.
+/// A loss or a gradient norm that is no number, found before the weights were touched; or weights
+/// that are none, found before they were saved.
 class NotFinite : public Error {
  public:
   using Error::Error;
