@@ -41,8 +41,8 @@ void TrainingProgress::started(const train::RunStart& run) {
                    run.sequences_per_pass));
   line(fmt::format("model      {} parameters, cache {} per token in f32", run.parameters,
                    configs::human_bytes(run.cache_bytes_per_token)));
-  line(fmt::format("compute    {}; {} threads, {}, {}", run.precision, run.threads,
-                   kernels::simd_name(), kernels::gemm_name()));
+  line(fmt::format("compute    {}; {} thread{}, {}, {}", run.precision, run.threads,
+                   run.threads == 1 ? "" : "s", kernels::simd_name(), kernels::gemm_name()));
   line(fmt::format("budget     steps {} to {} of {} tokens; a checkpoint is {}", run.first_step,
                    run.steps, run.tokens_per_step, configs::human_bytes(run.checkpoint_bytes)));
 }
@@ -52,14 +52,15 @@ void TrainingProgress::stepped(const train::Progress& p) {
   if (!terminal_ && p.step % interval != 0 && p.step != 1 && p.step != p.steps) {
     return;
   }
-  // The most wanted comes first: a narrow terminal cuts the rest.
   const std::string text = fmt::format(
-      "{}/{} {:.3f} {} left  {:.0f} tokens/s  rate {:.2e}  norm {:.2f}  pass {}", p.step, p.steps,
-      p.loss, clock(p.seconds_left), p.tokens_per_second, p.rate, p.gradient_norm, p.pass);
+      "{}step {}/{}  loss {:.4f}  rate {:.2e}  norm {:.2f}  pass {}  {:.0f} tokens/s  {} left",
+      prefix_, p.step, p.steps, p.loss, p.rate, p.gradient_norm, p.pass, p.tokens_per_second,
+      clock(p.seconds_left));
   if (terminal_) {
-    live(prefix_ + text);
+    live(text,
+         fmt::format("{}{}/{} {:.2f} {}", prefix_, p.step, p.steps, p.loss, clock(p.seconds_left)));
   } else {
-    line(prefix_ + "step " + text);
+    line(text);
   }
 }
 
@@ -92,7 +93,7 @@ void TrainingProgress::line(const std::string& text) {
   }
 }
 
-void TrainingProgress::live(const std::string& text) {
+void TrainingProgress::live(const std::string& text, const std::string& brief) {
   if (common_.quiet) {
     return;
   }
@@ -100,7 +101,7 @@ void TrainingProgress::live(const std::string& text) {
   const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
   // The last column stays free: some terminals wrap when it is written to.
   const size_t width = known ? size.ws_col - 1U : 79U;
-  fmt::print(stderr, "\r{}\x1b[K", text.substr(0, width));
+  fmt::print(stderr, "\r{}\x1b[K", (text.size() <= width ? text : brief).substr(0, width));
   std::fflush(stderr);
   live_ = true;
 }

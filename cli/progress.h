@@ -1,4 +1,4 @@
-// A training run's progress on stderr: one line that is painted over on a terminal, cut to its
+// A training run's progress on stderr: on a terminal one line that is painted over and fits its
 // width; elsewhere a full line now and then.
 #pragma once
 
@@ -35,7 +35,8 @@ class TrainingProgress : public experiments::SweepObserver {
 
  private:
   void line(const std::string& text);
-  void live(const std::string& text);
+  /// `brief` is for a terminal too narrow for `text`.
+  void live(const std::string& text, const std::string& brief);
   void end_live_line();
 
   const Common& common_;

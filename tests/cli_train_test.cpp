@@ -128,7 +128,7 @@ TEST(TrainCommand, PrintsLinesInALogAndTheResultOnStdout) {
   EXPECT_EQ(result.err.find('\x1b'), std::string::npos);
   EXPECT_EQ(result.err.back(), '\n');
   for (const char* text :
-       {"corpus     corpus.txt, vocabulary 17", "parameters, cache 128 bytes", "fp32; 1 threads",
+       {"corpus     corpus.txt, vocabulary 16", "parameters, cache 128 bytes", "fp32; 1 thread,",
         "step 1/200 ", "step 200/200 ", "step 150: validation loss "}) {
     EXPECT_NE(result.err.find(text), std::string::npos) << text << "\n" << result.err;
   }

@@ -247,7 +247,7 @@ TEST(Trainer, ReadsWhatItLearned) {
   config.train.eval_every = 100;
   Recorder r;
   const train::TrainResult result = work.train(config, "run", r);
-  EXPECT_LT(result.best_loss, 1.2) << "words of a few letters: far below log(17) = 2.8";
+  EXPECT_LT(result.best_loss, 1.2) << "words of a few letters: far below log(16) = 2.8";
 
   // TRN-10 b: more steps at a small rate don't hurt.
   const train::LoadedRun run = train::load_run(work.folder / "run" / "last.safetensors");
