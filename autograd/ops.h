@@ -66,9 +66,9 @@ Variable attention(const Variable& q, const Variable& k, const Variable& v, cons
 // --- ops_loss.cpp ---
 
 /// Mean over the targets that are not -1 of -log softmax(softcap(x wᵀ))[target]: x (N, C), w (V,
-/// C), targets i32 (N); one number of the compute type. Works through the rows in chunks, gradient
-/// included, so that the (N, V) logits never exist whole. cap 0: none.
+/// C), targets i32 (N); one number of the compute type. cap 0: none. Works through the rows in
+/// chunks of rows_at_once, gradient included, so that the (N, V) logits never exist whole.
 Variable linear_cross_entropy(const Variable& x, const Variable& w, const Tensor& targets,
-                              double cap = 0);
+                              double cap = 0, int64_t rows_at_once = 1024);
 
 }  // namespace headroom::autograd

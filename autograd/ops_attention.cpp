@@ -1,3 +1,4 @@
+// Rotary positions and attention as differentiable operators.
 #include "autograd/ops.h"
 
 namespace headroom::autograd {
@@ -28,8 +29,8 @@ void check_attention(const Variable& q, const KVView& kv, const AttentionOptions
   check(q.shape().rank() == 4 && K > 0 && H % K == 0,
         "[attention] n_head must be a multiple of n_kv_head: got {} and {}", H, K);
   check(kv.k.dim(2) == q.dim(3) && kv.v.dim(1) == K,
-        "[attention] q {}, k {} and v {} don't fit together", to_string(q.shape()),
-        to_string(kv.k.shape()), to_string(kv.v.shape()));
+        "[attention] q {}, k {} and v {} don't fit together", q.shape(), kv.k.shape(),
+        kv.v.shape());
   check(kv.lengths.numel() == q.dim(0), "[attention] {} sequences of queries, {} of keys", q.dim(0),
         kv.lengths.numel());
   check(options.mask.window >= 0 && options.mask.sinks >= 0,
@@ -37,7 +38,7 @@ void check_attention(const Variable& q, const KVView& kv, const AttentionOptions
         options.mask.sinks);
   check(!options.sink_logits.defined() || options.sink_logits.shape() == Shape{H},
         "[attention] one sink logit per head ({}): got {}", H,
-        options.sink_logits.defined() ? to_string(options.sink_logits.shape()) : "");
+        options.sink_logits.defined() ? options.sink_logits.shape() : Shape());
 }
 
 }  // namespace
@@ -45,8 +46,8 @@ void check_attention(const Variable& q, const KVView& kv, const AttentionOptions
 Variable attention(const Variable& q, const Variable& k, const Variable& v, const KVView& kv,
                    const AttentionOptions& options) {
   check_attention(q, kv, options);
-  const bool wants_grad =
-      recording() && (q.requires_grad() || k.requires_grad() || v.requires_grad());
+  const bool wants_grad = recording() && (q.requires_grad() || k.requires_grad() ||
+                                          v.requires_grad() || options.sink_logits.requires_grad());
   check(!wants_grad || (kv.k.same_memory(k.value()) && kv.v.same_memory(v.value()) &&
                         !options.q_sink.defined()),
         "[attention] gradients flow through the dense view of k and v, not through a cache");

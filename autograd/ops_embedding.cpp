@@ -1,5 +1,4 @@
-#include <algorithm>
-
+// The embedding as a differentiable operator: ids are checked here, once, for the kernels.
 #include "autograd/ops.h"
 
 namespace headroom::autograd {
@@ -9,7 +8,7 @@ using kernels::backend;
 Variable embedding(const Tensor& ids, const Variable& w, DType dtype) {
   check(w.shape().rank() == 2 && w.dtype() == compute_type(dtype),
         "[embedding] a {} table (V, C) is needed: got {} {}", name_of(compute_type(dtype)),
-        name_of(w.dtype()), to_string(w.shape()));
+        name_of(w.dtype()), w.shape());
   const std::vector<int32_t> host = ids.to_vector<int32_t>();
   for (const int32_t id : host) {
     check(id >= 0 && id < w.dim(0), "[embedding] token ids must be in 0..{}: got {}", w.dim(0) - 1,

@@ -1,5 +1,6 @@
+// The head and its cross-entropy as one operator. The gradients are made in the forward pass, chunk
+// by chunk, while the logits are at hand.
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "autograd/ops.h"
@@ -10,12 +11,6 @@ using kernels::backend;
 using kernels::Transpose;
 
 namespace {
-
-/// Rows per chunk: logits of about 16 MB, so that they are still in the cache when their gradient
-/// is multiplied.
-int64_t chunk_rows(int64_t vocab) {
-  return std::clamp<int64_t>((int64_t{1} << 22) / vocab, 64, 4096);
-}
 
 /// The loss of one chunk of rows after another, and the gradients it leaves behind.
 class ChunkedHead {
@@ -67,6 +62,8 @@ class ChunkedHead {
                 int64_t end) {
     if (cap_ > 0) {
       kernels_.softcap_backward(logits, cap_, dlogits, {dlogits});
+    }
+    if (dlogits.dtype() != x_.dtype()) {
       Tensor narrow = Tensor::empty(dlogits.shape(), x_.dtype(), dlogits.device());
       kernels_.cast(dlogits, narrow);
       dlogits = narrow;
@@ -94,11 +91,12 @@ class ChunkedHead {
 }  // namespace
 
 Variable linear_cross_entropy(const Variable& x, const Variable& w, const Tensor& targets,
-                              double cap) {
+                              double cap, int64_t rows_at_once) {
   check(x.shape().rank() == 2 && w.shape().rank() == 2 && x.dim(1) == w.dim(1) &&
             targets.numel() == x.dim(0),
-        "[cross_entropy] x (N, C), w (V, C) and N targets are needed: got {}, {} and {}",
-        to_string(x.shape()), to_string(w.shape()), targets.numel());
+        "[cross_entropy] x (N, C), w (V, C) and N targets are needed: got {}, {} and {}", x.shape(),
+        w.shape(), targets.numel());
+  check(rows_at_once > 0, "[cross_entropy] rows_at_once must be positive: got {}", rows_at_once);
   const std::vector<int32_t> host = targets.to_vector<int32_t>();
   for (const int32_t t : host) {
     check(t >= -1 && t < w.dim(0), "[cross_entropy] targets must be in -1..{}: got {}",
@@ -108,10 +106,9 @@ Variable linear_cross_entropy(const Variable& x, const Variable& w, const Tensor
   check(counted > 0, "[cross_entropy] no row has a target");
   const double scale = 1.0 / static_cast<double>(counted);
   ChunkedHead head(x, w, cap, recording() && (x.requires_grad() || w.requires_grad()));
-  const int64_t chunk = chunk_rows(w.dim(0));
   double total = 0;
-  for (int64_t begin = 0; begin < x.dim(0); begin += chunk) {
-    total += head.run(begin, std::min(begin + chunk, x.dim(0)), targets, scale);
+  for (int64_t begin = 0; begin < x.dim(0); begin += rows_at_once) {
+    total += head.run(begin, std::min(begin + rows_at_once, x.dim(0)), targets, scale);
   }
   Tensor loss = Tensor::empty({}, compute_type(x.dtype()), x.device());
   backend(x.device()).fill(loss, total * scale);

@@ -1,3 +1,5 @@
+// The differentiable operators that work on elements and matrices: each is check, allocate, kernel,
+// record.
 #include "autograd/ops.h"
 
 namespace headroom::autograd {
@@ -12,16 +14,15 @@ Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), 
 
 void check_same(const char* op, const Variable& a, const Variable& b) {
   check(a.shape() == b.shape() && a.dtype() == b.dtype(),
-        "[{}] shapes and types must agree: got {} {} and {} {}", op, name_of(a.dtype()),
-        to_string(a.shape()), name_of(b.dtype()), to_string(b.shape()));
+        "[{}] shapes and types must agree: got {} {} and {} {}", op, name_of(a.dtype()), a.shape(),
+        name_of(b.dtype()), b.shape());
 }
 
 }  // namespace
 
 Variable linear(const Variable& x, const Variable& w, const Variable& b) {
   check(w.shape().rank() == 2 && x.dim(-1) == w.dim(1),
-        "[linear] x (..., in) and w (out, in) must agree: got {} and {}", to_string(x.shape()),
-        to_string(w.shape()));
+        "[linear] x (..., in) and w (out, in) must agree: got {} and {}", x.shape(), w.shape());
   check(w.dtype() == compute_type(x.dtype()),
         "[linear] weights for {} activations must be {}: got {}", name_of(x.dtype()),
         name_of(compute_type(x.dtype())), name_of(w.dtype()));

@@ -1,3 +1,4 @@
+// Norms as differentiable operators, with and without the residual addition before them.
 #include "autograd/ops.h"
 
 namespace headroom::autograd {
@@ -17,8 +18,7 @@ void check_norm(const Variable& x, const Variable& w, const Variable& b) {
     if (v.defined()) {
       check(v.shape() == shape && v.dtype() == type,
             "[norm] weights of {} activations of width {} must be {} {}: got {} {}",
-            name_of(x.dtype()), x.dim(-1), name_of(type), to_string(shape), name_of(v.dtype()),
-            to_string(v.shape()));
+            name_of(x.dtype()), x.dim(-1), name_of(type), shape, name_of(v.dtype()), v.shape());
     }
   }
 }
@@ -45,7 +45,7 @@ std::pair<Variable, Variable> add_norm(NormKind kind, const Variable& x, const V
                                        const Variable& w, const Variable& b, double eps) {
   check(x.shape() == delta.shape() && x.dtype() == delta.dtype(),
         "[add_norm] shapes and types must agree: got {} {} and {} {}", name_of(x.dtype()),
-        to_string(x.shape()), name_of(delta.dtype()), to_string(delta.shape()));
+        x.shape(), name_of(delta.dtype()), delta.shape());
   check_norm(x, w, b);
   Tensor sum = Tensor::empty(x.shape(), x.dtype(), x.device()),
          y = Tensor::empty(x.shape(), x.dtype(), x.device());

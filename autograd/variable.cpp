@@ -1,3 +1,4 @@
+// The tape and the walk back along it.
 #include "autograd/variable.h"
 
 #include <atomic>
@@ -76,7 +77,7 @@ Variable Variable::reshape(const Shape& shape) const {
 
 void Variable::backward() const {
   check(value().numel() == 1, "[backward] a gradient needs one number to differentiate: shape {}",
-        to_string(shape()));
+        shape());
   Tensor one = Tensor::empty(shape(), dtype(), device());
   kernels::backend(device()).fill(one, 1.0);
   backward(one);
@@ -88,7 +89,7 @@ void Variable::backward(const Tensor& upstream) const {
         "recording was off");
   check(upstream.shape() == shape() && upstream.dtype() == dtype(),
         "[backward] upstream gradient {} {} for a variable {} {}", name_of(upstream.dtype()),
-        to_string(upstream.shape()), name_of(dtype()), to_string(shape()));
+        upstream.shape(), name_of(dtype()), shape());
   state_->grad = upstream;
   // Latest first: when a node's turn comes, everything that used its outputs has had its turn. The
   // outputs are kept until then, since their gradients are.
@@ -136,8 +137,8 @@ kernels::Into Gradients::into(size_t input) {
   }
   Variable::State& s = *inputs_[input].state_;
   for (size_t earlier = 0; earlier < input; ++earlier) {
-    if (inputs_[earlier].state_.get() ==
-        &s) {  // one kernel can't write two gradients into one buffer
+    if (inputs_[earlier].state_.get() == &s) {
+      // One kernel can't write two gradients into one buffer.
       apart_.emplace_back(input, Tensor::empty(s.value.shape(), s.value.dtype(), s.value.device()));
       return {apart_.back().second, false};
     }

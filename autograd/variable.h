@@ -85,8 +85,8 @@ class Gradients {
   void finish();
   std::vector<Tensor> outputs_;
   std::vector<Variable>& inputs_;
-  std::vector<std::pair<size_t, Tensor>>
-      apart_;  // gradients of inputs that are the same variable as an earlier one
+  /// Gradients of inputs that are the same variable as an earlier one.
+  std::vector<std::pair<size_t, Tensor>> apart_;
 };
 
 /// The result of an operator: remembers `backward` when an input requires a gradient and recording

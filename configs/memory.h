@@ -31,8 +31,7 @@ void require_training_memory(const Config& config, int64_t vocab_size, int64_t b
                              int64_t available = available_memory());
 
 /// require_memory for generating: weights and a cache of `tokens` x `batch`. `key` is what the user
-/// can lower
-/// ("--tokens").
+/// can lower ("--tokens").
 void require_cache_memory(const ModelConfig& model, int64_t vocab_size, int64_t tokens,
                           int64_t batch, int64_t bytes_per_element, const std::string& key,
                           int64_t available = available_memory());

@@ -1,7 +1,7 @@
 // The formulas for the size of a model.
 #include "configs/size.h"
 
-#include <array>
+#include <algorithm>
 
 #include "configs/count.h"
 #include "tensor/check.h"
@@ -46,23 +46,6 @@ Count layer_matrix_elements(const ModelConfig& model) {
 }
 
 }  // namespace
-
-std::string human_bytes(int64_t bytes) {
-  if (Count(bytes).saturated()) {
-    return "more than 8 EiB";
-  }
-  constexpr std::array kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  if (bytes < 1024) {
-    return fmt::format("{} bytes", bytes);
-  }
-  double value = static_cast<double>(bytes) / 1024;
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < kUnits.size()) {
-    value /= 1024;
-    ++unit;
-  }
-  return fmt::format("{:.1f} {}", value, kUnits[unit]);
-}
 
 int64_t ParameterSize::count() const {
   Count product = 1;
@@ -172,8 +155,12 @@ int64_t activation_bytes(const ModelConfig& m, int64_t vocab_size, int64_t token
   const Count layer = elements * bytes_per_element + scalars * 4;
   const Count once = (Count(3 + 4) * m.n_embd + Count(2) * m.n_ff()) * bytes_per_element;
   const Count all_tokens = Count(tokens) * batch;
-  const Count logit_rows = all_tokens.value() < kHeadRows ? all_tokens : Count(kHeadRows);
+  const Count logit_rows = std::min(all_tokens.value(), head_rows(vocab_size));
   return (all_tokens * (layer * m.n_layer + once) + logit_rows * vocab_size * 4 * 2).value();
+}
+
+int64_t head_rows(int64_t vocab_size) {
+  return std::clamp<int64_t>((int64_t{1} << 22) / std::max<int64_t>(1, vocab_size), 64, 4096);
 }
 
 int64_t tokens_per_step(const Config& config) {

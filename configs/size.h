@@ -55,15 +55,16 @@ int64_t optimizer_bytes(const ModelConfig& model, int64_t vocab_size, OptimizerK
 ///      + 2 (H + K) D      q, k, v as attention read them, and its output
 ///      + (H + K) D        q and k before qk-norm, if it is on
 ///      + 2 F or 3 F)      the MLP's up (and gate) projection and its activation
-///   + 4 (H + 2)           float32 log-sum-exp of attention; scale of each norm (LayerNorm: 4, with
-///   the mean)
+///   + 4 (H + 2)           float32 log-sum-exp of attention; scale of each norm (LayerNorm: 4,
+///                         with the mean)
 /// once per token: e 3 C   the embedding, the last norm's rows and the head's input gradient
-/// working set:    e (4 C + 2 F) per token, and 4 * 2 V for each of kHeadRows rows of logits.
+/// working set:    e (4 C + 2 F) per token, and 4 * 2 V for each of head_rows() rows of logits.
 int64_t activation_bytes(const ModelConfig& model, int64_t vocab_size, int64_t tokens,
                          int64_t batch, int64_t bytes_per_element);
 
-/// Rows of logits the chunked head-and-loss is taken to hold at once.
-inline constexpr int64_t kHeadRows = 1024;
+/// Rows of logits that the head and the loss hold at once in training: about 16 MB of float32, so
+/// that they are still in the cache when their gradient is multiplied.
+int64_t head_rows(int64_t vocab_size);
 
 /// Tokens of one step: batch_size * grad_accumulation * block_size.
 int64_t tokens_per_step(const Config& config);

@@ -29,9 +29,12 @@ inline std::string to_text(double value) {
 inline std::string to_text(const std::string& value) {
   std::string text = "\"";
   for (const char c : value) {
-    if (c == '"' || c == '\\') {
-      text += '\\';
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) {
+      text += fmt::format("\\x{:02X}", byte);
+      continue;
     }
+    text += c == '"' || c == '\\' ? "\\" : "";
     text += c;
   }
   return text + '"';

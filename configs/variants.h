@@ -12,13 +12,11 @@ namespace headroom::configs {
 /// base with n_kv_head = n_head (MHA), and base's n_ff, n_layer and steps are the yardstick's:
 ///   same_shape   nothing else changes.
 ///   same_params  what the absent KV heads save in attention goes to n_ff, rounded to the nearest
-///   whole unit
-///                (as Shazeer did, arXiv 1911.02150).
+///                whole unit (as Shazeer did, arXiv 1911.02150).
 ///   same_cache   what they save goes to layers: n_layer * n_head / n_kv_head, so that the cache
-///   per token is
-///                the yardstick's. Steps, and with them warm-up and the steps between evaluations,
-///                are cut in the ratio of the FLOP of one step, so that the FLOP of the training
-///                stay equal (to half a step); at least one step remains.
+///                per token is the yardstick's. Steps, and with them warm-up and the steps between
+///                evaluations, are cut in the ratio of the FLOP of one step, so that the FLOP of
+///                the training stay equal (to half a step); at least one step remains.
 /// `vocab_size` counts in the FLOP of the head. Throws InputError when n_head is no multiple of
 /// n_kv_head.
 Config variant(const Config& base, int64_t n_kv_head, int64_t vocab_size);

@@ -10,9 +10,8 @@
 namespace headroom::experiments {
 
 struct Report {
-  std::string html;  ///< asks for nothing outside itself and runs no script
-  std::string
-      warning;  ///< one sentence when the charts couldn't be drawn; a note stands in their place
+  std::string html;     ///< asks for nothing outside itself and runs no script
+  std::string warning;  ///< why charts couldn't be drawn: a note stands in their place
 };
 
 Report make_report(const Sweep& sweep, const Summary& summary);

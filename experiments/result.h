@@ -53,7 +53,7 @@ struct Sweep {
   std::vector<Row> rows;
   std::string fair;               ///< "same-shape", "same-params" or "same-cache"
   std::string corpus;             ///< as people call it: "Tiny Shakespeare"
-  bool tiny_shakespeare = false;  ///< by the file's sha256, not by its name
+  bool tiny_shakespeare = false;  ///< by its content, not by its name
   std::string tokenizer;          ///< "char", "byte" or "bpe, 512 tokens"
   std::string cache_dtype = "f32";
   std::vector<uint64_t> seeds;

@@ -1,3 +1,4 @@
+// The one place that knows which backends this build has.
 #include "kernels/backend.h"
 
 #include "kernels/cpu/cpu_backend.h"

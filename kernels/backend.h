@@ -40,15 +40,18 @@ enum class Direction : uint8_t { forward, backward };
 /// positions, so that ragged batches, windows and shared prefixes are the ordinary case.
 struct KVView {
   static constexpr int64_t kBlock = 64;  // positions per block
-  Tensor k;                              // (slots, K, Dk)
-  Tensor v;                              // (slots, K, Dv)
-  Tensor slots;                          // i32 (B, blocks): the slot of each block's first position
-  Tensor
-      starts;  // i32 (B, blocks): that position, a multiple of kBlock, ascending; -1 ends the row
-  Tensor lengths;  // i32 (B): positions written, the new ones included. A block holds start ..
-                   // min(start + 64, length) - 1
-  Tensor counts;   // i32 (B): how many of the T query rows are real; they are the last `counts`
-                   // positions
+
+  Tensor k;  // (slots, K, Dk)
+  Tensor v;  // (slots, K, Dv)
+  /// i32 (B, blocks): the slot of each block's first position.
+  Tensor slots;
+  /// i32 (B, blocks): that position, a multiple of kBlock, ascending; -1 ends the row.
+  Tensor starts;
+  /// i32 (B): positions written, the new ones included. A block holds the positions from its start
+  /// to min(start + kBlock, length) - 1.
+  Tensor lengths;
+  /// i32 (B): how many of the T query rows are real; they are the last `counts` positions.
+  Tensor counts;
 };
 
 /// Which keys a query sees. The query at position p sees key j when j <= p and (window == 0 or j >
@@ -60,11 +63,11 @@ struct AttentionMask {
 
 struct AttentionInputs {
   Tensor q;  // (B, T, H, Dk)
-  Tensor
-      q_sink;  // (B, T, H, Dk) or absent: the queries as the sink keys (j < sinks) are to see them
+  /// (B, T, H, Dk) or absent: the queries as the sink keys (j < sinks) are to see them.
+  Tensor q_sink;
   KVView kv;
-  Tensor sink_logits;  // (H), compute type, or absent: one more logit in each softmax, with no
-                       // value (gpt-oss)
+  /// (H), compute type, or absent: one more logit in each softmax, with no value (gpt-oss).
+  Tensor sink_logits;
   AttentionMask mask;
   double scale = 1.0;
 };
@@ -84,8 +87,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // --- elementwise
-  // -------------------------------------------------------------------------------------------------
+  // --- elementwise ---
   virtual void fill(Tensor& x, double value) = 0;
   /// y = x in y's type. Floating types only; narrowing rounds to nearest even.
   virtual void cast(const Tensor& x, Tensor& y) = 0;
@@ -110,8 +112,7 @@ class Backend {
   virtual void dropout(const Tensor& x, double p, const RandomStream& stream, int64_t first,
                        const Into& y) = 0;
 
-  // --- products
-  // ----------------------------------------------------------------------------------------------------
+  // --- products ---
   /// out (+)= op(a) op(b) for matrices: op(a) is (M, K), op(b) is (K, N), out is (M, N). a and b
   /// are of one type; out is that type, or f32 for bf16 operands. Sums are in the compute type.
   virtual void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
@@ -121,14 +122,12 @@ class Backend {
   /// out (C) (+)= sum over rows of x (N, C).
   virtual void sum_rows(const Tensor& x, const Into& out) = 0;
 
-  // --- embedding
-  // ---------------------------------------------------------------------------------------------------
+  // --- embedding ---
   /// y (N, C) = w[ids]; w (V, C) in the compute type, y in the activation type; ids i32 (N).
   virtual void embedding(const Tensor& ids, const Tensor& w, Tensor& y) = 0;
   virtual void embedding_backward(const Tensor& ids, const Tensor& dy, const Into& dw) = 0;
 
-  // --- normalisation
-  // -----------------------------------------------------------------------------------------------
+  // --- normalisation ---
   /// sum = x + residual (when there is one; else sum is x and not written), y = norm(sum) * w + b
   /// over the last axis. stats (N, 2) receives mean and 1 / sd of each row (rms_norm: 0 and 1 /
   /// rms). w is absent or (C), b likewise.
@@ -139,8 +138,7 @@ class Backend {
                              const Tensor& dy, const Tensor& dsum, const Into& dx, const Into& dw,
                              const Into& db) = 0;
 
-  // --- positions (RoFormer, arXiv 2104.09864)
-  // ------------------------------------------------------------------------
+  // --- positions (RoFormer, arXiv 2104.09864) ---
   /// table (R, D/2, 2) = cos and sin of positions[r] * base^(-2i/D), computed in f64 and rounded
   /// once.
   virtual void rope_table(const Tensor& positions, double base, Tensor& table) = 0;
@@ -149,8 +147,7 @@ class Backend {
   virtual void rope(const Tensor& x, const Tensor& table, RopeStyle style, Direction direction,
                     const Into& y) = 0;
 
-  // --- attention (online softmax in tiles: FlashAttention, arXiv 2205.14135)
-  // ------------------------------------------
+  // --- attention (online softmax in tiles: FlashAttention, arXiv 2205.14135) ---
   /// out (B, T, H, Dv), lse (B, T, H) in the compute type: log-sum-exp of the visible scores (and
   /// the sink logit). Query head h reads KV head h / (H / K). Rows beyond counts[b] are set to
   /// zero, their lse too.
@@ -160,18 +157,15 @@ class Backend {
                                   const Tensor& dout, const Into& dq, const Into& dk,
                                   const Into& dv, const Into& dsink) = 0;
 
-  // --- loss
-  // --------------------------------------------------------------------------------------------------------
+  // --- loss ---
   /// losses (N) = -log softmax(logits)[target], 0 where target is -1; logits (N, V) in the compute
   /// type. If dlogits is defined it receives scale * (softmax - onehot), 0 for ignored rows; it may
   /// be logits itself.
   virtual void cross_entropy(const Tensor& logits, const Tensor& targets, double scale,
                              Tensor& losses, Tensor& dlogits) = 0;
 
-  // --- optimizers
-  // ----------------------------------------------------------------------------------------------------
-  /// Sum of squares over all tensors, in f64, in an order that depends only on the shapes and the
-  /// thread count.
+  // --- optimizers ---
+  /// Sum of squares over all tensors, in f64, in an order that depends only on the shapes.
   virtual double sum_of_squares(std::span<const Tensor> tensors) = 0;
   /// AdamW with decoupled decay (Loshchilov and Hutter, arXiv 1711.05101), all tensors in one
   /// sweep.

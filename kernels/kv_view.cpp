@@ -1,3 +1,4 @@
+// Training's block tables: blocks that follow one another, as the keys themselves do.
 #include "kernels/kv_view.h"
 
 #include <vector>

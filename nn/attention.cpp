@@ -1,3 +1,4 @@
+// Project, rotate, attend, project back: with a cache and without one.
 #include "nn/attention.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Reads everything, then overwrites the model: a file that does not fit leaves it as it was.
 #include "nn/checkpoint.h"
 
 #include <algorithm>
@@ -7,29 +8,15 @@
 #include <type_traits>
 
 #include "nn/checkpoint_fit.h"
+#include "tensor/visit.h"
 
 namespace headroom::nn {
 
 namespace {
 
-/// Calls f with the elements of a floating tensor on the host.
-template <class F>
-auto with_elements(const Tensor& x, const F& f) {
-  switch (x.dtype()) {
-    case DType::f64:
-      return f(x.data<double>());
-    case DType::f32:
-      return f(x.data<float>());
-    case DType::bf16:
-      return f(x.data<bf16>());
-    default:
-      return f(x.data<f16>());
-  }
-}
-
 /// Index of the first NaN or infinity; numel() when there is none.
 int64_t first_bad(const Tensor& x) {
-  return with_elements(x, [&x]<class T>(const T* values) {
+  return with_floats(x, [&x]<class T>(const T* values) {
     using Number = std::conditional_t<std::is_floating_point_v<T>, T, float>;
     return std::find_if(values, values + x.numel(),
                         [](T v) { return !std::isfinite(static_cast<Number>(v)); }) -

@@ -157,8 +157,8 @@ std::map<std::string, std::string> match_tensors(const GPT& model, const Safeten
                 "{}: {} is stored as {}: weights are stored as F64, F32, BF16 or F16",
                 file.path().string(), name, name_of(info.dtype));
     if (!(info.shape == p.value.shape())) {
-      mismatch.wrong_shape.push_back(fmt::format(
-          "{} is {}, the model needs {}", name, to_string(info.shape), to_string(p.value.shape())));
+      mismatch.wrong_shape.push_back(
+          fmt::format("{} is {}, the model needs {}", name, info.shape, p.value.shape()));
     }
     names[p.name] = name;
   }

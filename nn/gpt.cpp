@@ -1,5 +1,7 @@
+// The forward pass, read from hidden() down.
 #include "nn/gpt.h"
 
+#include "configs/size.h"
 #include "nn/init.h"
 
 namespace headroom::nn {
@@ -73,7 +75,7 @@ GPT::GPT(const configs::ModelConfig& model, int64_t vocab_size, const Scope& sco
 }
 
 Variable GPT::hidden(const Tensor& tokens, const Pass& pass) const {
-  check(tokens.rank() == 2, "[gpt] tokens (B, T) are needed: got {}", to_string(tokens.shape()));
+  check(tokens.rank() == 2, "[gpt] tokens (B, T) are needed: got {}", tokens.shape());
   const int64_t B = tokens.dim(0), T = tokens.dim(1);
   Pass run = pass;
   if (pass.cache != nullptr) {
@@ -115,7 +117,8 @@ Variable GPT::head(const Variable& rows) const {
 Variable GPT::loss(const Tensor& tokens, const Tensor& targets, const Pass& pass) const {
   const Variable h = hidden(tokens, pass);
   return autograd::linear_cross_entropy(h.reshape({tokens.numel(), config_.n_embd}), head_weight(),
-                                        targets.reshape({targets.numel()}), config_.logit_softcap);
+                                        targets.reshape({targets.numel()}), config_.logit_softcap,
+                                        configs::head_rows(vocab_size_));
 }
 
 uint64_t GPT::version() const {

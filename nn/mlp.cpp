@@ -1,3 +1,4 @@
+// One up projection, or two under swiglu; one down projection.
 #include "nn/mlp.h"
 
 #include "nn/init.h"

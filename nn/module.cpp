@@ -1,3 +1,4 @@
+// How parameters are named, drawn and listed.
 #include "nn/module.h"
 
 #include "kernels/backend.h"

@@ -1,3 +1,4 @@
+// Positions of every row, and rope's tables for them: made once per pass, used by all layers.
 #include "nn/positions.h"
 
 #include <algorithm>
@@ -46,9 +47,9 @@ Positions positions(const configs::ModelConfig& model, int64_t B, int64_t T, con
   result.angles = angles(model, result.index, pass.dtype);
   const auto mask = pass.cache == nullptr ? pass.mask : pass.cache->mask();
   if (mask.window > 0 && mask.sinks > 0) {
-    const auto furthest = static_cast<int32_t>(mask.window + mask.sinks - 1);
+    const int64_t furthest = mask.window + mask.sinks - 1;
     std::transform(index.begin(), index.end(), index.begin(),
-                   [&](int32_t p) { return std::min(p, furthest); });
+                   [&](int32_t p) { return static_cast<int32_t>(std::min<int64_t>(p, furthest)); });
     result.sink_angles = angles(model, Tensor::from(index, {rows}, device), pass.dtype);
   }
   return result;

@@ -1,3 +1,4 @@
+// The table of element types, and half precision in integer arithmetic.
 #include "tensor/dtype.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Philox and what is drawn from it. Names become stream numbers by XXH3.
 #include "tensor/rng.h"
 
 #define XXH_INLINE_ALL

@@ -1,3 +1,4 @@
+// Shapes are checked where they are made, so that no size can overflow later.
 #include "tensor/shape.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ Shape::Shape(std::span<const int64_t> dims) {
 
 int64_t Shape::dim(int i) const {
   const int axis = i < 0 ? i + rank_ : i;
-  check(axis >= 0 && axis < rank_, "[shape] axis {} of shape {}", i, to_string(*this));
+  check(axis >= 0 && axis < rank_, "[shape] axis {} of shape {}", i, *this);
   return dims_[static_cast<size_t>(axis)];
 }
 
@@ -40,3 +41,8 @@ std::string to_string(const Shape& shape) {
 }
 
 }  // namespace headroom
+
+fmt::format_context::iterator fmt::formatter<headroom::Shape>::format(
+    const headroom::Shape& shape, fmt::format_context& context) const {
+  return fmt::formatter<std::string_view>::format(to_string(shape), context);
+}

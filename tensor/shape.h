@@ -1,11 +1,14 @@
 // The sizes of a tensor's axes, outermost first.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace headroom {
 
@@ -37,3 +40,10 @@ class Shape {
 std::string to_string(const Shape& shape);
 
 }  // namespace headroom
+
+/// Lets a message take a Shape as it is: only a check that fails spells it out.
+template <>
+struct fmt::formatter<headroom::Shape> : fmt::formatter<std::string_view> {
+  fmt::format_context::iterator format(const headroom::Shape& shape,
+                                       fmt::format_context& context) const;
+};

@@ -1,3 +1,4 @@
+// Storage, views and copies. Memory comes from the device's allocator and goes back to it.
 #include "tensor/tensor.h"
 
 #include "tensor/allocator.h"
@@ -51,12 +52,12 @@ void Tensor::require(DType asked) const {
   }
   check(defined(), "[tensor] asked for the data of a tensor without memory");
   throw Error(fmt::format("[tensor] asked for {} data of a {} tensor of shape {}", name_of(asked),
-                          name_of(dtype_), to_string(shape_)));
+                          name_of(dtype_), shape_));
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
-  check(shape.numel() == numel(), "[reshape] the number of elements must stay: {} to {}",
-        to_string(shape_), to_string(shape));
+  check(shape.numel() == numel(), "[reshape] the number of elements must stay: {} to {}", shape_,
+        shape);
   Tensor view = *this;
   view.shape_ = shape;
   return view;
@@ -64,7 +65,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
 
 Tensor Tensor::rows(int64_t begin, int64_t end) const {
   check(rank() > 0 && 0 <= begin && begin <= end && end <= dim(0),
-        "[rows] range {}..{} of shape {}", begin, end, to_string(shape_));
+        "[rows] range {}..{} of shape {}", begin, end, shape_);
   std::array<int64_t, Shape::kMaxRank> dims{};
   std::copy(shape_.dims().begin(), shape_.dims().end(), dims.begin());
   const int64_t row_bytes = dim(0) == 0 ? 0 : static_cast<int64_t>(nbytes()) / dim(0);
@@ -92,7 +93,7 @@ Tensor Tensor::to(Device target) const {
 
 void Tensor::copy_from(const Tensor& from) {
   check(from.shape_ == shape_ && from.dtype_ == dtype_, "[copy] {} {} into {} {}",
-        name_of(from.dtype_), to_string(from.shape_), name_of(dtype_), to_string(shape_));
+        name_of(from.dtype_), from.shape_, name_of(dtype_), shape_);
   // The device that is not the host knows how to copy between the two.
   const Device driver = device() == kCpu ? from.device() : device();
   allocator(driver).copy(raw(), device(), from.raw(), from.device(), nbytes());
@@ -101,7 +102,7 @@ void Tensor::copy_from(const Tensor& from) {
 void Tensor::zero() { allocator(device()).zero(raw(), nbytes()); }
 
 double Tensor::item() const {
-  check(numel() == 1, "[item] one element is needed: shape {}", to_string(shape_));
+  check(numel() == 1, "[item] one element is needed: shape {}", shape_);
   const Tensor host = to(kCpu);
   switch (dtype_) {
     case DType::f64:

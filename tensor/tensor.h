@@ -87,7 +87,7 @@ class Tensor {
 template <class T>
 Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device) {
   check(static_cast<int64_t>(values.size()) == shape.numel(), "[tensor] {} values for shape {}",
-        values.size(), to_string(shape));
+        values.size(), shape);
   Tensor host = empty(shape, kDTypeOf<T>);
   std::copy(values.begin(), values.end(), host.data<T>());
   return host.to(device);

@@ -1,3 +1,4 @@
+// The kernels that are functions of their own, outside the class.
 #include "kernels/cpu/cpu_backend.h"
 
 #include "kernels/cpu/attention.h"

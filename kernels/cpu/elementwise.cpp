@@ -3,6 +3,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/targets.h"
 #include "kernels/cpu/types.h"
+#include "tensor/visit.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/elementwise.cpp"
@@ -138,23 +139,6 @@ HWY_EXPORT(SumRows);
 
 namespace {
 
-// Conversions that no hot path needs, element by element.
-template <class F>
-void with_elements(const Tensor& x, const F& f) {
-  switch (x.dtype()) {
-    case DType::f64:
-      return f(x.data<double>());
-    case DType::f32:
-      return f(x.data<float>());
-    case DType::bf16:
-      return f(x.data<bf16>());
-    case DType::f16:
-      return f(x.data<f16>());
-    default:
-      throw Error(fmt::format("[cast] floating types only: got {}", name_of(x.dtype())));
-  }
-}
-
 // f64 against f32 directly; the 16-bit types by way of f32.
 template <class To, class From>
 To convert(From x) {
@@ -174,10 +158,11 @@ void CpuBackend::cast(const Tensor& x, Tensor& y) {
              std::min(x.dtype(), y.dtype()) == DType::f32) {
     HWY_DYNAMIC_DISPATCH(CastBetweenF32AndBf16)(x, y);
   } else {
-    with_elements(x, [&]<class From>(const From* from) {
-      with_elements(y, [&]<class To>(const To* to) {
+    // No hot path needs these: element by element.
+    with_floats(x, [&]<class From>(const From* from) {
+      with_floats(y, [&]<class To>(To* to) {
         parallel_ranges(x.numel(), kElementGrain, [&](int64_t begin, int64_t end) {
-          std::transform(from + begin, from + end, const_cast<To*>(to) + begin, convert<To, From>);
+          std::transform(from + begin, from + end, to + begin, convert<To, From>);
         });
       });
     });

@@ -1,3 +1,4 @@
+// Products with few rows, one dot product per weight row: each weight is read once, in order.
 #include "kernels/cpu/few_rows.h"
 
 #include "kernels/cpu/parallel.h"

@@ -1,3 +1,4 @@
+// Threads and processor features, asked of the system, OpenMP, Highway and oneDNN.
 #include "kernels/threads.h"
 
 #include <hwy/targets.h>
