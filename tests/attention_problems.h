@@ -10,19 +10,11 @@
 #include <vector>
 
 #include "kernels/cpu/attention.h"
-#include "tests/golden.h"
+#include "tests/kernel_operands.h"
 
 namespace headroom::testing {
 
 using kernels::AttentionInputs;
-
-/// A type and how far from the truth its results may be.
-struct Precision {
-  const char* name;
-  DType type;
-  double tolerance;
-};
-inline std::ostream& operator<<(std::ostream& out, const Precision& p) { return out << p.name; }
 
 /// What a random problem looks like. The last `queries` positions of each sequence ask.
 struct Problem {
@@ -36,26 +28,6 @@ struct Problem {
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Problem& p) { return out << p.name; }
-
-inline std::vector<double> normals(int64_t count, std::mt19937& random) {
-  std::normal_distribution<double> normal;
-  std::vector<double> values(static_cast<size_t>(count));
-  for (double& value : values) value = normal(random);
-  return values;
-}
-
-inline Tensor as(DType type, const std::vector<double>& values, const Shape& shape) {
-  if (type == DType::f64) return Tensor::from(values, shape);
-  const std::vector<float> floats(values.begin(), values.end());
-  if (type == DType::f32) return Tensor::from(floats, shape);
-  std::vector<bf16> rounded;
-  for (const float value : floats) rounded.emplace_back(value);
-  return Tensor::from(rounded, shape);
-}
-
-inline Tensor as(DType type, const Tensor& x) {
-  return x.defined() ? as(type, to_doubles(x), x.shape()) : x;
-}
 
 /// The same problem with activations of another type.
 inline AttentionInputs as(DType type, const AttentionInputs& in) {

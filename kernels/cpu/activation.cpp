@@ -16,19 +16,26 @@
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::cpu::HWY_NAMESPACE {
 
+// 1 / (1 + exp(-x)). Below `lowest` it is 0 to the last bit that counts, and Highway's Exp, which
+// is defined up to 104 in f32 and 706 in f64, isn't asked: beyond that it gives anything at all.
+template <class D, class V>
+HWY_INLINE V sigmoid(D d, V x) {
+  using C = hn::TFromD<D>;
+  const V one = hn::Set(d, C(1)), lowest = hn::Set(d, C(sizeof(C) == 4 ? -88 : -700));
+  const V s = hn::Div(one, hn::Add(one, hn::Exp(d, hn::Neg(hn::Max(x, lowest)))));
+  return hn::IfThenZeroElse(hn::Lt(x, lowest), s);
+}
+
 // f(x) and f'(x) as functors over a vector.
 
 // Hendrycks and Gimpel, arXiv 1606.08415: gelu(x) = x * Phi(x), here with tanh: u = sqrt(2/pi) (x +
-// 0.044715 x^3), gelu = x (1 + tanh u) / 2. With s = 1 / (1 + exp(-2u)) that is x s, and tanh u =
-// 2s - 1.
+// 0.044715 x^3), gelu = x (1 + tanh u) / 2. With s = sigmoid(2u) that is x s, and tanh u = 2s - 1.
 struct GeluTanh {
   template <class D, class V>
   static HWY_INLINE V gate(D d, V x) {
     using C = hn::TFromD<D>;
-    const V x2 = hn::Mul(x, x);
-    const V inner = hn::MulAdd(hn::Set(d, C(0.044715)), x2, hn::Set(d, C(1)));
-    const V u2 = hn::Mul(hn::Mul(hn::Set(d, C(-2 * 0.797884560802865355879892)), x), inner);
-    return hn::Div(hn::Set(d, C(1)), hn::Add(hn::Set(d, C(1)), hn::Exp(d, u2)));
+    const V inner = hn::MulAdd(hn::Set(d, C(0.044715)), hn::Mul(x, x), hn::Set(d, C(1)));
+    return sigmoid(d, hn::Mul(hn::Mul(hn::Set(d, C(2 * 0.797884560802865355879892)), x), inner));
   }
   template <class D, class V>
   static HWY_INLINE V value(D d, V x) {
@@ -127,12 +134,6 @@ void Backward(Activation kind, const Tensor& x, const Tensor& dy, const Into& dx
       });
     });
   });
-}
-
-template <class D, class V>
-HWY_INLINE V sigmoid(D d, V x) {
-  using C = hn::TFromD<D>;
-  return hn::Div(hn::Set(d, C(1)), hn::Add(hn::Set(d, C(1)), hn::Exp(d, hn::Neg(x))));
 }
 
 void SwigluForward(const Tensor& gate, const Tensor& up, Tensor& y) {

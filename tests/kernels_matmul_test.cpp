@@ -1,0 +1,110 @@
+// Matrix products of every type and transposition, the path for few rows among them, against sums
+// in float64.
+#include "kernels/cpu/few_rows.h"
+#include "tests/kernel_operands.h"
+
+namespace headroom::testing {
+namespace {
+
+using kernels::Into;
+using kernels::Transpose;
+
+struct Types {
+  const char* name;
+  DType operands, result;
+};
+std::ostream& operator<<(std::ostream& out, const Types& t) { return out << t.name; }
+
+/// op(x)(row, column) of a stored matrix.
+struct Matrix {
+  Operand stored;
+  int64_t rows, columns;
+  bool turned;
+  Matrix(DType type, int64_t r, int64_t c, Transpose t, std::mt19937& random)
+      : stored(type, t == Transpose::no ? Shape{r, c} : Shape{c, r}, random),
+        rows(r),
+        columns(c),
+        turned(t == Transpose::yes) {}
+  double at(int64_t r, int64_t c) const { return stored[turned ? c * rows + r : r * columns + c]; }
+};
+
+class Matmul : public ::testing::TestWithParam<Types> {
+ protected:
+  static double bound(int64_t k) {
+    if (GetParam().result == DType::bf16) return kActivationTypes[2].tolerance;
+    return (GetParam().result == DType::f64 ? 2e-16 : 1e-7) * static_cast<double>(k + 10);
+  }
+
+  void expect_product(int64_t m, int64_t n, int64_t k) {
+    for (const Transpose ta : {Transpose::no, Transpose::yes}) {
+      for (const Transpose tb : {Transpose::no, Transpose::yes}) {
+        const Matrix a(GetParam().operands, m, k, ta, random_),
+            b(GetParam().operands, k, n, tb, random_);
+        const auto expected = [&](int64_t i) {
+          double sum = 0;
+          for (int64_t j = 0; j < k; ++j) sum += a.at(i / n, j) * b.at(j, i % n);
+          return sum;
+        };
+        expect_output(
+            GetParam().result, {m, n},
+            [&](const Into& out) {
+              kernels::backend(kCpu).matmul(a.stored.tensor, ta, b.stored.tensor, tb, out);
+            },
+            expected, bound(k), fmt::format("k {} ta {} tb {}", k, a.turned, b.turned));
+      }
+    }
+  }
+
+  std::mt19937 random_{1};
+};
+
+TEST_P(Matmul, EqualsSumsInFloat64) {
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                                {3, 17, 65},
+                                {17, 65, 3},
+                                {65, 3, 17},
+                                {65, 130, 65},
+                                {kernels::cpu::kFewRows + 1, 33, 129}}) {
+    expect_product(m, n, k);
+  }
+}
+
+/// The products of decoding: as many rows as are told apart, lengths that no vector divides.
+TEST_P(Matmul, OfFewRowsEqualsSumsInFloat64) {
+  for (int64_t m = 1; m <= kernels::cpu::kFewRows; ++m) {
+    expect_product(m, 5, m);
+    expect_product(m, 3, 200 + 7 * m);
+  }
+  expect_product(1, 130, 257);
+}
+
+TEST_P(Matmul, OfRandomShapesEqualsSumsInFloat64) {
+  std::uniform_int_distribution<int64_t> size(1, 70);
+  for (int i = 0; i < 8; ++i) expect_product(size(random_), size(random_), size(random_));
+}
+
+TEST_P(Matmul, OfNothingIsZero) {
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{0, 3, 4}, {3, 0, 4}, {3, 4, 0}}) {
+    expect_product(m, n, k);
+  }
+}
+
+TEST_P(Matmul, OfFewRowsDoesNotDependOnTheNumberOfThreads) {
+  const Operand x(GetParam().operands, {3, 130}, random_),
+      w(GetParam().operands, {701, 130}, random_);
+  expect_same_for_any_threads([&] {
+    const Tensor out = Tensor::zeros({3, 701}, GetParam().result);
+    kernels::backend(kCpu).matmul(x.tensor, Transpose::no, w.tensor, Transpose::yes, {out, false});
+    return std::vector<Tensor>{out};
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Matmul,
+                         ::testing::Values(Types{"f64", DType::f64, DType::f64},
+                                           Types{"f32", DType::f32, DType::f32},
+                                           Types{"bf16", DType::bf16, DType::bf16},
+                                           Types{"bf16_to_f32", DType::bf16, DType::f32}),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+}  // namespace
+}  // namespace headroom::testing
