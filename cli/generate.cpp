@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "cli/commands.h"
 #include "configs/memory.h"
@@ -39,7 +40,7 @@ std::vector<int32_t> start_tokens(const text::Tokenizer& tokenizer) {
                                                                : std::vector<int32_t>{0};
 }
 
-/// The file's text as a corpus would be read: byte for byte, but for a byte-order mark.
+/// The file's text, read as a corpus is: byte for byte, but for a byte-order mark.
 std::string read_prompt_file(const std::string& path, const Common& common) {
   std::string text = read_file(path);
   if (text.starts_with("\xEF\xBB\xBF")) {
@@ -47,6 +48,10 @@ std::string read_prompt_file(const std::string& path, const Common& common) {
     note(common, fmt::format("{}: its byte-order mark is left out", path));
   }
   return text;
+}
+
+double rate(int64_t tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
 
 /// One output: a sample of a prompt.
@@ -87,7 +92,7 @@ class Generation {
   int run() {
     std::vector<int64_t> lengths;
     for (const auto& ids : ids_) {
-      lengths.push_back(static_cast<int64_t>(ids.size()));
+      lengths.push_back(std::ssize(ids));
     }
     const configs::ModelConfig& model = loaded_.config.model;
     const infer::GenerationPlan plan = infer::plan_generation(model, lengths, engine_);
@@ -107,7 +112,7 @@ class Generation {
   }
 
  private:
-  int64_t rows() const { return static_cast<int64_t>(texts_.size()); }
+  int64_t rows() const { return std::ssize(texts_); }
   /// A text alone is shown as it comes.
   bool streams() const { return texts_.size() == 1 && !common_.json; }
 
@@ -120,9 +125,8 @@ class Generation {
       return loaded_.tokenizer->encode(text);
     } catch (const InputError& e) {
       const bool from_file = prompt >= options_.prompts.size();
-      throw InputError(
-          from_file ? fmt::format("{}: {}", options_.prompt_file, e.what())
-                    : fmt::format("--prompt {} of {}: {}", prompt + 1, prompts_.size(), e.what()));
+      throw InputError(fmt::format("prompt {}{}: {}", prompt + 1,
+                                   from_file ? ", " + options_.prompt_file : "", e.what()));
     }
   }
 
@@ -140,19 +144,16 @@ class Generation {
                .vocabulary = loaded_.tokenizer->vocab_size()};
   }
 
-  /// What nobody asked for must not be refused: where positions are learned, as many as there is
-  /// room for.
+  /// What nobody asked for must not be refused: learned positions give what room they have.
   int64_t default_tokens() const {
     const configs::ModelConfig& model = loaded_.config.model;
-    if (model.position != configs::Position::learned) {
-      return kDefaultTokens;
-    }
-    int64_t room = model.block_size;
+    int64_t room = kDefaultTokens;
     for (const auto& ids : ids_) {
-      room = std::min(room, model.block_size - static_cast<int64_t>(ids.size()));
+      if (model.position == configs::Position::learned) {
+        room = std::min<int64_t>(room, model.block_size - std::ssize(ids));
+      }
     }
-    // Without any room one token is asked for, so that the prompt is refused with the numbers.
-    return std::clamp<int64_t>(room, 1, kDefaultTokens);
+    return std::max<int64_t>(room, 1);  // without any room, a refusal with the numbers
   }
 
   void begin() {
@@ -200,19 +201,18 @@ class Generation {
     }
   }
 
-  static double rate(int64_t tokens, double seconds) {
-    return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
-  }
-
   /// On stderr: stdout holds the text.
   void print_stats(const infer::GenerateStats& s, const infer::GenerationPlan& plan) const {
     complain(fmt::format("prefill  {} tokens at {:.1f} tokens/s", s.prefill_tokens,
                          rate(s.prefill_tokens, s.prefill_seconds)));
     complain(fmt::format("decode   {} tokens at {:.1f} tokens/s", s.decode_tokens,
                          rate(s.decode_tokens, s.decode_seconds)));
-    complain(fmt::format("cache    {} bytes held; by the formula {}", s.cache_bytes_held,
-                         configs::cache_formula(loaded_.config.model, plan.slots, rows(),
-                                                static_cast<int64_t>(size_of(engine_.dtype)))));
+    complain(
+        plan.slots == 0
+            ? std::string("cache    none: every token recomputes its sequence")
+            : fmt::format("cache    {} bytes held; by the formula {}", s.cache_bytes_held,
+                          configs::cache_formula(loaded_.config.model, plan.slots, rows(),
+                                                 static_cast<int64_t>(size_of(engine_.dtype)))));
     complain(fmt::format("passes   {} of the model; {} tape nodes", s.passes, s.tape_nodes));
   }
 
@@ -220,17 +220,15 @@ class Generation {
                               const infer::GenerationPlan& plan) const {
     nlohmann::ordered_json texts = nlohmann::ordered_json::array();
     for (size_t row = 0; row < texts_.size(); ++row) {
-      double sum = 0;
-      for (const double log_prob : result.log_probs[row]) {
-        sum += log_prob;
-      }
       const Text& text = texts_[row];
-      texts.push_back({{"prompt", prompts_[text.prompt]},
-                       {"sample", text.sample + 1},
-                       {"text", text.shown},
-                       {"tokens", text.tokens},
-                       {"stopped", text.stream.stopped()},
-                       {"log_prob_nats", sum}});
+      const std::vector<double>& log_probs = result.log_probs[row];
+      texts.push_back(
+          {{"prompt", prompts_[text.prompt]},
+           {"sample", text.sample + 1},
+           {"text", text.shown},
+           {"tokens", text.tokens},
+           {"stopped", text.stream.stopped()},
+           {"log_prob_nats", std::accumulate(log_probs.begin(), log_probs.end(), 0.0)}});
     }
     nlohmann::ordered_json out = {{"texts", texts}};
     if (options_.stats) {
@@ -273,7 +271,7 @@ Action add_generate(CLI::App& app, Common& common) {
       ->type_name("FILE");
   add_whole(app, "--tokens", options->tokens, 0, kMost, "new tokens of each text, at most",
             "200, or the room that learned positions leave");
-  add_number(app, "--temperature", options->temperature, 0, std::numeric_limits<double>::max(),
+  add_number(app, "--temperature", options->temperature, 0, 1e30,
              "divides the logits first; 0: always the likeliest token, the lowest id of equals");
   add_whole(app, "--top-k", options->top_k, 0, kMost,
             "then keep the K likeliest, exactly, the lowest ids of equals; 0: all");

@@ -7,9 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "infer/forward.h"
+#include "infer/engine.h"
 #include "infer/verify.h"
 #include "kernels/threads.h"
 #include "nn/gpt.h"
@@ -30,6 +31,7 @@ inline configs::ModelConfig small_config(int64_t n_kv_head = 2, int64_t block_si
   model.n_embd = 64;
   model.given_n_ff = 96;
   model.block_size = block_size;
+  model.tie_embeddings = false;  // a tied head would repeat the last token for ever
   return model;
 }
 
@@ -192,6 +194,20 @@ inline double error(const std::vector<double>& a, const std::vector<double>& b) 
     most = std::max(most, std::abs(b[i]));
   }
   return diff / most;
+}
+
+/// Greedy in float64, unless told otherwise.
+inline infer::GenerateOptions greedy(int64_t count, const std::string& cache = "static",
+                                     double temperature = 0) {
+  return {.tokens = count,
+          .sampling = {.temperature = temperature, .seed = 3},
+          .cache = infer::parse_cache_spec(cache),
+          .dtype = DType::f64};
+}
+
+inline infer::Generated run(const nn::GPT& model, const infer::Sequences& prompts,
+                            const infer::GenerateOptions& how) {
+  return infer::generate(model, prompts, how, [](int64_t, int32_t) { return true; });
 }
 
 inline double bound(DType dtype) { return dtype == DType::f64 ? 1e-12 : 1e-5; }

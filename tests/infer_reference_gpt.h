@@ -1,7 +1,7 @@
 // A GPT written a second time, in the plainest way: one token at a time, in double, with loops. It
 // keeps the unrotated key and the value of every token it has seen, and at each step attends over
 // exactly the tokens a window and its sinks keep, at consecutive positions 0, 1, 2, ... (arXiv
-// 2309.17453, section 3.2). For models with rope, rmsnorm, gelu, no biases and a tied head.
+// 2309.17453, section 3.2). For models with rope, rmsnorm, gelu, no biases and a head of its own.
 #pragma once
 
 #include <cmath>
@@ -24,7 +24,6 @@ class ReferenceGPT {
 
   /// Logits (V) after one more token.
   std::vector<double> step(int32_t token) {
-    const auto C = static_cast<size_t>(config_.n_embd);
     const Vector& embedding = weights_.at("model.embed_tokens.weight");
     Vector x(embedding.begin() + token * config_.n_embd,
              embedding.begin() + (token + 1) * config_.n_embd);
@@ -37,14 +36,7 @@ class ReferenceGPT {
       }
       add(x, times(h, name + "mlp.down_proj"));
     }
-    const Vector last = normed(x, "model.norm");
-    Vector logits(embedding.size() / C, 0.0);
-    for (size_t v = 0; v < logits.size(); ++v) {
-      for (size_t c = 0; c < C; ++c) {
-        logits[v] += embedding[v * C + c] * last[c];
-      }
-    }
-    return logits;
+    return times(normed(x, "model.norm"), "lm_head");
   }
 
  private:

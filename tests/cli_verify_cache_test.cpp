@@ -1,0 +1,39 @@
+// headroom verify-cache as a user sees it.
+#include "cli_random_run.h"
+
+namespace headroom::testing {
+namespace {
+
+using nlohmann::json;
+
+TEST(VerifyCache, ProvesARunAndAConfig) {
+  const RandomRun run;
+  const RunResult result = run_program({"verify-cache", run.path().string(), "--json"});
+  ASSERT_EQ(result.status, 0) << result.err << result.out;
+  const json out = json::parse(result.out);
+  EXPECT_TRUE(out.at("ok"));
+  EXPECT_EQ(out.at("rows").size(), 10U + 12U);  // f32 and f64: 4 + 1 chunkings; 5 + 1 with a window
+  for (const json& row : out.at("rows")) {
+    EXPECT_TRUE(row.at("ok"));
+    EXPECT_LE(row.at("max_abs_diff").get<double>(),
+              row.at("bound").get<double>() * row.at("max_abs_logit").get<double>());
+  }
+  const RunResult config =
+      run_program({"verify-cache", (run.path() / "config.yaml").string(), "--cache",
+                   "static,window=20", "--set", "model.position=learned"});
+  EXPECT_EQ(config.status, 0) << config.err;
+  EXPECT_NE(config.out.find("all 12 comparisons agree"), std::string::npos) << config.out;
+  EXPECT_NE(config.out.find("published setting"), std::string::npos);
+}
+
+TEST(VerifyCache, RefusesWhatCannotBeCompared) {
+  const RandomRun run;
+  for (const std::string cache : {"none", "static,places=host"}) {
+    const RunResult result = run_program({"verify-cache", run.path().string(), "--cache", cache});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_NE(result.err.find(cache == "none" ? "none" : "places=host"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace headroom::testing
