@@ -208,15 +208,18 @@ class Driver {
       if (trained.interrupted) {
         return false;
       }
-      insert(row, read_run(run.folder, run.seed, trained, configs::tokens_per_step(run.config)));
+      SeedRun result =
+          read_run(run.folder, run.seed, trained, configs::tokens_per_step(run.config));
       done_.flop += flop(run);
-      done_.seconds += trained.seconds;
+      done_.seconds += result.seconds;
+      insert(row, std::move(result));
     } catch (const train::NotFinite& error) {
       observer.note(fmt::format("{}; this run counts as diverged", error.what()));
       insert(row, read_diverged_run(run.folder, run.seed, configs::tokens_per_step(run.config)));
       return true;
     }
-    if (row.sample.empty()) {
+    const bool is_first = row.runs.front().seed == static_cast<uint64_t>(run.seed);
+    if (row.sample.empty() || is_first) {
       row.sample = draw_sample(run.folder, plan_.prompt);
     }
     return true;

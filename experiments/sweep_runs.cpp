@@ -124,13 +124,14 @@ RunLog read_log(const std::filesystem::path& folder, int64_t tokens_per_step) {
 
 SeedRun read_run(const std::filesystem::path& folder, int64_t seed,
                  const train::TrainResult& result, int64_t tokens_per_step) {
+  RunLog log = read_log(folder, tokens_per_step);
   return {.seed = static_cast<uint64_t>(seed),
           .best_loss = result.best_loss,
           .best_step = result.best_step,
           .final_loss = result.final_loss,
-          .seconds = result.seconds,
+          .seconds = log.seconds,
           .tokens = result.tokens,
-          .curve = read_log(folder, tokens_per_step).curve};
+          .curve = std::move(log.curve)};
 }
 
 SeedRun read_diverged_run(const std::filesystem::path& folder, int64_t seed,

@@ -46,7 +46,8 @@ struct RunLog {
 };
 RunLog read_log(const std::filesystem::path& folder, int64_t tokens_per_step);
 
-/// The run of `folder` that train() has just brought to its end.
+/// The run of `folder` that train() has just brought to its end. Its seconds are the log's, which
+/// don't change when a finished run is read again.
 SeedRun read_run(const std::filesystem::path& folder, int64_t seed,
                  const train::TrainResult& result, int64_t tokens_per_step);
 /// The same of a run that diverged: its final loss is NaN, its best one that of its evaluations.
