@@ -152,7 +152,14 @@ void print_json(const nlohmann::ordered_json& json) {
   print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n');
 }
 
-void complain(std::string_view text) { fmt::print(stderr, "headroom: {}\n", text); }
+bool log(std::string_view text) {
+  errno = 0;
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stderr) == text.size() && std::fflush(stderr) == 0;
+  return written || errno != EPIPE;
+}
+
+void complain(std::string_view text) { log(fmt::format("headroom: {}\n", text)); }
 
 void note(const Common& common, std::string_view text) {
   if (!common.quiet) {

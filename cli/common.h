@@ -60,6 +60,9 @@ class ClosedPipe : public std::exception {};
 void print(std::string_view text);
 /// Prints `json` indented by two, and a newline. Text that is not UTF-8 gets U+FFFD.
 void print_json(const nlohmann::ordered_json& json);
+/// Writes to stderr at once and never throws. False when nobody reads it any more; any other
+/// failure of a log isn't worth ending for.
+bool log(std::string_view text);
 /// A line on stderr, "headroom: TEXT"; note() unless --quiet.
 void complain(std::string_view text);
 void note(const Common& common, std::string_view text);

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
 
 #include "configs/count.h"
 #include "experiments/table.h"
@@ -88,8 +87,7 @@ void TrainingProgress::run_ended(const experiments::Sweep& sweep,
 void TrainingProgress::line(const std::string& text) {
   end_live_line();
   if (!common_.quiet) {
-    fmt::print(stderr, "{}\n", text);
-    std::fflush(stderr);
+    write(text + '\n');
   }
 }
 
@@ -101,14 +99,13 @@ void TrainingProgress::live(const std::string& text, const std::string& brief) {
   const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
   // The last column stays free: some terminals wrap when it is written to.
   const size_t width = known ? size.ws_col - 1U : 79U;
-  fmt::print(stderr, "\r{}\x1b[K", (text.size() <= width ? text : brief).substr(0, width));
-  std::fflush(stderr);
+  write(fmt::format("\r{}\x1b[K", (text.size() <= width ? text : brief).substr(0, width)));
   live_ = true;
 }
 
 void TrainingProgress::end_live_line() {
   if (live_) {
-    fmt::print(stderr, "\n");
+    write("\n");
     live_ = false;
   }
 }
