@@ -117,8 +117,8 @@ HWY_INLINE void transpose(const C* HWY_RESTRICT from, int64_t ldf, int64_t rows,
   }
 }
 
-/// to[i] = from[i * stride ...] * factor for `rows` rows of `width` numbers, zeros up to ldt
-/// columns. The one place that knows how keys, values and queries are stored.
+/// to[i] = from[i * stride ...] * factor for `rows` rows of `width` numbers, which zeros fill up to
+/// whole vectors. The one place that knows how keys, values and queries are stored.
 template <class S, class C>
 HWY_INLINE void load_tile(const S* from, int64_t stride, int64_t rows, int64_t width, C factor,
                           C* to, int64_t ldt) {

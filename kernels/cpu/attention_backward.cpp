@@ -42,9 +42,9 @@ struct BackwardTile {
   C* dq_t;           // (Dk, rows), to be scaled
   C* weights;        // (keys, rows): the softmax
   C* dscores;        // (keys, rows)
-  C *lse,
-      *delta;  // of the rows; delta = sum of dout * out, which is sum over keys of weight * dweight
-  C* positions;  // of the rows
+  C* lse;            // of the rows
+  C* delta;          // of the rows: sum of dout * out, which is that of weight * dweight over keys
+  C* positions;      // of the rows
   // For every position of the sequence's blocks, gathered once: their rows are far apart in memory.
   C *keys, *values;
   C *dk, *dv;  // summed over the tiles in order

@@ -4,12 +4,12 @@
 
 #include <hwy/aligned_allocator.h>
 #include <hwy/cache_control.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cstdint>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/parallel.h"
 
 namespace headroom::kernels::cpu {
 
@@ -130,10 +130,12 @@ void each_item(int64_t n, bool parallel, const F& f) {
     }
     return;
   }
+  FirstException exception;
 #pragma omp parallel for schedule(dynamic, 1)
   for (int64_t i = 0; i < n; ++i) {
-    f(i);
+    exception.catch_from([&] { f(i); });
   }
+  exception.rethrow();
 }
 
 }  // namespace headroom::kernels::cpu

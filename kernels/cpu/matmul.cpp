@@ -39,6 +39,9 @@ class OneDnn {
   void run(const Product& p, const void* a, const void* b, void* out) {
     auto it = cache_.find(p);
     if (it == cache_.end()) {
+      if (cache_.size() == kMostPrimitives) {
+        cache_.clear();
+      }
       it = cache_.emplace(p, make(p)).first;
     }
     const Entry& e = it->second;
@@ -49,6 +52,10 @@ class OneDnn {
   }
 
  private:
+  /// Several times what training a model uses. Generating without a cache would make new ones at
+  /// every token and keep them all.
+  static constexpr size_t kMostPrimitives = 512;
+
   struct Entry {
     dnnl::memory::desc a, b, out;
     dnnl::matmul primitive;
@@ -126,7 +133,8 @@ void CpuBackend::matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpos
   } else if (m <= kFewRows && ta == Transpose::no && tb == Transpose::yes && !out.add) {
     few_rows(a, b, result);
   } else {
-    static OneDnn onednn;
+    // Each thread that multiplies has its own: neither the map nor oneDNN's scratch is for sharing.
+    thread_local OneDnn onednn;
     onednn.run(product, a.raw(), b.raw(), result.raw());
   }
 }

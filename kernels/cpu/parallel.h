@@ -6,8 +6,34 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <mutex>
 
 namespace headroom::kernels::cpu {
+
+/// Carries an exception out of a parallel region, which none may leave by itself.
+class FirstException {
+ public:
+  template <class F>
+  void catch_from(const F& f) {
+    try {
+      f();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (first_ == nullptr) {
+        first_ = std::current_exception();
+      }
+    }
+  }
+  void rethrow() const {
+    if (first_ != nullptr) {
+      std::rethrow_exception(first_);
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr first_;
+};
 
 /// Calls f(begin, end) on disjoint ranges that cover [0, n), one per thread, each a multiple of
 /// `grain` long but for the last. Every element has one owner, so results don't depend on the
@@ -22,15 +48,17 @@ void parallel_ranges(int64_t n, int64_t grain, const F& f) {
     }
     return;
   }
+  FirstException exception;
 #pragma omp parallel num_threads(threads)
   {
     const int64_t count = omp_get_num_threads(), me = omp_get_thread_num();
     const int64_t begin = pieces * me / count * grain;
     const int64_t end = std::min(n, pieces * (me + 1) / count * grain);
     if (begin < end) {
-      f(begin, end);
+      exception.catch_from([&] { f(begin, end); });
     }
   }
+  exception.rethrow();
 }
 
 /// Elements below which a loop isn't worth waking a thread for.
