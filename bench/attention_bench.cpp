@@ -8,6 +8,7 @@
 
 #include "bench/fma_peak.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/kv_view.h"
 #include "tensor/rng.h"
 
 namespace headroom::bench {
@@ -32,25 +33,10 @@ struct Case {
 
 /// Every sequence `keys` long, its last `queries` positions asking.
 kernels::AttentionInputs inputs(const Case& c, DType type) {
-  const int64_t blocks = (c.keys + kernels::KVView::kBlock - 1) / kernels::KVView::kBlock;
-  std::vector<int32_t> slots, starts;
-  for (int64_t b = 0; b < c.batch; ++b) {
-    for (int64_t n = 0; n < blocks; ++n) {
-      slots.push_back(static_cast<int32_t>(b * c.keys + n * kernels::KVView::kBlock));
-      starts.push_back(static_cast<int32_t>(n * kernels::KVView::kBlock));
-    }
-  }
-  const auto batch = static_cast<size_t>(c.batch);
   kernels::AttentionInputs in;
   in.q = random({c.batch, c.queries, c.heads, c.size}, type, "q");
-  in.kv.k = random({c.batch * c.keys, c.kv_heads, c.size}, type, "k");
-  in.kv.v = random({c.batch * c.keys, c.kv_heads, c.size}, type, "v");
-  in.kv.slots = Tensor::from(slots, {c.batch, blocks});
-  in.kv.starts = Tensor::from(starts, {c.batch, blocks});
-  in.kv.lengths =
-      Tensor::from(std::vector<int32_t>(batch, static_cast<int32_t>(c.keys)), {c.batch});
-  in.kv.counts =
-      Tensor::from(std::vector<int32_t>(batch, static_cast<int32_t>(c.queries)), {c.batch});
+  in.kv = kernels::dense_view(random({c.batch, c.keys, c.kv_heads, c.size}, type, "k"),
+                              random({c.batch, c.keys, c.kv_heads, c.size}, type, "v"), c.queries);
   in.scale = 0.2;
   return in;
 }
