@@ -12,6 +12,7 @@ namespace headroom::testing {
 using nlohmann::json;
 
 TEST(DivergedRuns, DontEndTheSweep) {
+  const NoCharts no_charts;
   const SweepPlace place;
   configs::Config config = place.config();
   config.train.lr = 1e6;
@@ -31,6 +32,7 @@ TEST(DivergedRuns, DontEndTheSweep) {
 }
 
 TEST(DivergedRuns, AreAlsoThoseWhoseWeightsOverflow) {
+  const NoCharts no_charts;
   const SweepPlace place;
   configs::Config config = place.config();
   // The loss stays finite while decay of lr * weight_decay = 1e6 blows the weights up: the norms

@@ -104,6 +104,7 @@ TEST(Sweep, ARunIsTheRunThatTrainMakes) {
 }
 
 TEST(Sweep, ResultFilesHaveTheStatisticsOfTwoSeeds) {
+  const NoCharts no_charts;
   const SweepPlace place;
   SweepRecorder recorder;
   const auto outcome = place.sweep(place.config(), "sweep", recorder);

@@ -19,6 +19,7 @@ inline configs::Config small_sweep(const std::filesystem::path& corpus) {
   configs::Config config = small_config(corpus);
   config.model.n_layer = 1;
   config.model.n_kv_head = 4;
+  config.train.save_every = 0;  // after evaluations: every save waits for the disk
   config.sweep.n_kv_head = {4, 2};
   config.sweep.seeds = {1, 2};
   return config;
