@@ -173,7 +173,7 @@ std::string parameter_table(const Contents& contents, const Checkpoint& checkpoi
     rows.push_back({info->name, std::string(name_of(info->dtype)), to_string(info->shape),
                     rule_name(contents, parameter), train::decays(parameter) ? "yes" : "no"});
   }
-  return aligned(rows, 5, 2);
+  return aligned(rows, 5);
 }
 
 std::string to_text(const Contents& contents, const Options& options) {
@@ -189,7 +189,7 @@ std::string to_text(const Contents& contents, const Options& options) {
     text += "no checkpoint has been saved yet\n";
   }
   for (const auto& each : contents.checkpoints) {
-    text += fmt::format("\n{}\n", each->file.path().string());
+    text += fmt::format("{}{}\n", text.empty() ? "" : "\n", each->file.path().string());
     text += each->state ? state_lines(*each->state) : metadata_lines(each->file.metadata());
     text += fmt::format(
         "  {} parameters in {} tensors, {}; optimizer: {}\n", format_count(each->values),
@@ -198,7 +198,10 @@ std::string to_text(const Contents& contents, const Options& options) {
             ? "none, so training can't be resumed from it"
             : fmt::format("{} tensors, {}", each->optimizer_tensors,
                           human_bytes(static_cast<int64_t>(each->optimizer_bytes))));
-    text += options.params ? parameter_table(contents, *each) : "";
+  }
+  // The checkpoints of a run hold the same tensors.
+  if (options.params && !contents.checkpoints.empty()) {
+    text += '\n' + parameter_table(contents, *contents.checkpoints.front());
   }
   return text;
 }

@@ -25,7 +25,7 @@ struct Options {
   int64_t context = 0;  // 0: block_size
   int64_t batch = 1;
   std::string dtype = "f32";
-  std::string memory;
+  std::optional<std::string> memory;
 };
 
 int64_t element_bytes(const std::string& dtype) {
@@ -57,8 +57,8 @@ Plan settle(const Options& options, const Common& common) {
   plan.cache_element = element_bytes(options.dtype);
   plan.precision = train::choose_precision(common.precision.value_or(plan.config.train.precision),
                                            kernels::has_native_bf16());
-  if (!options.memory.empty()) {
-    plan.memory = parse_byte_size(options.memory, "--memory");
+  if (options.memory) {
+    plan.memory = parse_byte_size(*options.memory, "--memory");
   }
   return plan;
 }

@@ -1,5 +1,8 @@
 // The plan as text: parameters, memory, cache, FLOP, and the choices of n_kv_head.
 #include "cli/plan.h"
+
+#include <array>
+
 #include "cli/table.h"
 #include "configs/count.h"
 #include "configs/size.h"
@@ -95,6 +98,19 @@ std::string cache_part(const Plan& plan) {
   return aligned(rows, 3);
 }
 
+/// "126.1 GFLOP".
+std::string flop_text(int64_t flop) {
+  constexpr std::array kUnits = {"GFLOP", "TFLOP", "PFLOP", "EFLOP"};
+  double value = static_cast<double>(flop) / 1e9;
+  size_t unit = 0;
+  while (value >= 1000 && unit + 1 < kUnits.size()) {
+    value /= 1000;
+    ++unit;
+  }
+  return Count(flop).saturated() ? count_text(flop) + " FLOP"
+                                 : fmt::format("{:.4g} {}", value, kUnits[unit]);
+}
+
 std::string step_part(const Plan& plan) {
   const ModelConfig& m = plan.model();
   Count matrices = Count(plan.vocab_size) * m.n_embd;
@@ -104,13 +120,11 @@ std::string step_part(const Plan& plan) {
   const int64_t tokens = configs::tokens_per_step(plan.config);
   const int64_t flop = configs::step_flop(m, plan.vocab_size, tokens);
   return fmt::format(
-      "A training step of {} tokens: {}FLOP\n"
+      "A training step of {} tokens: {}\n"
       "  6 * (matrices, head included, {} + n_layer {} * n_head {} * head_dim {} * (block_size {} "
       "+ 1)) * tokens {}\n",
-      format_count(tokens),
-      Count(flop).saturated() ? count_text(flop) + " "
-                              : fmt::format("{:.4g} G", static_cast<double>(flop) / 1e9),
-      count_text(matrices.value()), m.n_layer, m.n_head, m.head_dim(), m.block_size, tokens);
+      format_count(tokens), flop_text(flop), count_text(matrices.value()), m.n_layer, m.n_head,
+      m.head_dim(), m.block_size, tokens);
 }
 
 std::string choices_part(const Plan& plan) {
