@@ -11,6 +11,8 @@ using kernels::Activation;
 using kernels::Backend;
 using kernels::Into;
 
+using Sizes = std::pair<int64_t, int64_t>;  // rows, width
+
 class Elementwise : public ::testing::TestWithParam<Precision> {
  protected:
   DType type() const { return GetParam().type; }
@@ -42,8 +44,8 @@ TEST_P(Elementwise, FillScaleAddAndBias) {
         },
         [&](int64_t i) { return a[i] + b[i]; }, "add", false);
   }
-  for (const auto& [rows, width] :
-       {std::pair<int64_t, int64_t>{1, 1}, {3, 17}, {65, 3}, {500, 130}}) {
+  for (const Sizes& sizes : {Sizes{1, 1}, {3, 17}, {65, 3}, {500, 130}}) {
+    const int64_t rows = sizes.first, width = sizes.second;
     const Operand x = draw({rows, width}), bias(compute_type(type()), {width}, random_);
     Tensor sum = x.tensor.clone();
     cpu_.add_bias(sum, bias.tensor);
@@ -173,8 +175,8 @@ TEST_P(Elementwise, DropoutKeepsOrDropsByTheStreamAlone) {
 }
 
 TEST_P(Elementwise, ColumnSums) {
-  for (const auto& [rows, width] :
-       {std::pair<int64_t, int64_t>{1, 1}, {3, 17}, {65, 3}, {17, 65}, {300, 200}}) {
+  for (const Sizes& sizes : {Sizes{1, 1}, {3, 17}, {65, 3}, {17, 65}, {300, 200}}) {
+    const int64_t rows = sizes.first, width = sizes.second;
     const Operand x = draw({rows, width});
     const auto expected = [&](int64_t c) {
       double sum = 0;

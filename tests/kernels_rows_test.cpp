@@ -55,7 +55,8 @@ constexpr double kEps = 1e-2;  // not small, or rows of one number would be all 
 
 TEST_P(Rows, Norms) {
   for (const NormKind kind : {NormKind::layer_norm, NormKind::rms_norm}) {
-    for (const auto& [rows, width] : kSizes) {
+    for (const Sizes& sizes : kSizes) {
+      const int64_t rows = sizes.first, width = sizes.second;
       for (const bool all : {false, true}) {
         const Operand x = draw({rows, width}), residual = draw({rows, width});
         const Operand w = weights({width}), b = weights({width});
@@ -89,7 +90,8 @@ TEST_P(Rows, Norms) {
 
 TEST_P(Rows, NormGradients) {
   for (const NormKind kind : {NormKind::layer_norm, NormKind::rms_norm}) {
-    for (const auto& [rows, width] : kSizes) {
+    for (const Sizes& sizes : kSizes) {
+      const int64_t rows = sizes.first, width = sizes.second;
       const Operand x = draw({rows, width}), dy = draw({rows, width}), dsum = draw({rows, width});
       const Operand w = weights({width});
       std::vector<double> stats;
@@ -173,7 +175,8 @@ TEST_P(Rows, RotationsByPosition) {
 
 TEST_P(Rows, Embedding) {
   constexpr int64_t kVocabulary = 7;
-  for (const auto& [rows, width] : kSizes) {
+  for (const Sizes& sizes : kSizes) {
+    const int64_t rows = sizes.first, width = sizes.second;
     std::vector<int32_t> ids;
     for (int64_t r = 0; r < rows; ++r) ids.push_back(static_cast<int32_t>(random_() % kVocabulary));
     const Tensor which = Tensor::from(ids, {rows});
@@ -199,7 +202,8 @@ TEST_P(Rows, Embedding) {
 
 /// Gradients in the activation type, and over the logits themselves in the compute type.
 TEST_P(Rows, CrossEntropy) {
-  for (const auto& [rows, width] : kSizes) {
+  for (const Sizes& sizes : kSizes) {
+    const int64_t rows = sizes.first, width = sizes.second;
     for (const double size : {1.0, 1000.0}) {
       std::vector<double> values = normals(rows * width, random_);
       for (double& x : values) x *= size;
