@@ -99,8 +99,10 @@ class Generation {
     if (!plan.note.empty()) {
       note(common_, plan.note);
     }
-    configs::require_cache_memory(model, loaded_.model->vocab_size(), plan.slots, rows(),
-                                  static_cast<int64_t>(size_of(engine_.dtype)), "--tokens");
+    configs::require_cache_memory(
+        model, loaded_.model->vocab_size(), plan.slots, rows(),
+        static_cast<int64_t>(size_of(engine_.dtype)),
+        engine_.cache.mask.window > 0 ? "--tokens, or window or sinks in --cache" : "--tokens");
     begin();
     const train::InterruptWatch interrupt;
     const infer::Generated result =

@@ -2,11 +2,14 @@
 // logits are the uncached ones.
 #include <CLI/App.hpp>
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "cli/commands.h"
+#include "configs/count.h"
 #include "configs/memory.h"
 #include "configs/size.h"
 #include "infer/block_table.h"
@@ -26,16 +29,61 @@ struct Options {
   std::vector<std::string> caches;
 };
 
+/// Tokens enough that a window's blocks are used again in chunks of 1, 3, 16 and 64, and no more
+/// than learned positions have.
+int64_t tokens_for(const configs::ModelConfig& model, kernels::AttentionMask mask) {
+  constexpr int64_t kFar = std::numeric_limits<int32_t>::max();
+  const int64_t wanted =
+      mask.window == 0 ? kTokens : infer::BlockTable(mask, kFar, 16).slots() + 32;
+  return model.position == configs::Position::learned ? std::min(wanted, model.block_size) : wanted;
+}
+
+/// Lengths of the ragged batch for a cache.
+std::array<int64_t, 3> lengths_for(const configs::ModelConfig& model, kernels::AttentionMask mask) {
+  const int64_t n = tokens_for(model, mask);
+  return {n, n / 2 + 1, std::min<int64_t>(n, 5)};
+}
+
+/// Refuses a cache whose window asks for more tokens than fit. The passes in float64 are the widest
+/// ones; the logits are compared as doubles, and at most five sets of them are held at once.
+void require_memory(const configs::ModelConfig& model, int64_t vocabulary, int64_t weights,
+                    const infer::CacheSpec& spec) {
+  constexpr int64_t kDouble = sizeof(double), kSets = 5;
+  const std::array<int64_t, 3> lengths = lengths_for(model, spec.mask);
+  const int64_t tokens = lengths[0], batch = std::ssize(lengths);
+  const configs::Count rows = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  configs::ModelConfig one_layer = model;  // without gradients a layer's activations don't stay
+  one_layer.n_layer = 1;
+  const std::vector<configs::MemoryItem> items = {
+      {"weights", weights},
+      {"weights in float64", (configs::Count(2) * weights).value()},
+      {"cache", configs::cache_bytes(model, tokens, batch, kDouble)},
+      {"activations", configs::activation_bytes(one_layer, vocabulary, tokens, batch, kDouble)},
+      {"logits", (rows * vocabulary * kDouble * kSets).value()}};
+  const auto& [window, sinks] = spec.mask;
+  const bool by_window = window >= sinks;
+  configs::require_memory(
+      fmt::format("verify-cache of {} with sequences of {} tokens", infer::to_string(spec), tokens),
+      items,
+      window == 0 ? fmt::format("lower model.n_layer (now {})", model.n_layer)
+                  : fmt::format("lower {} in --cache (now {})", by_window ? "window" : "sinks",
+                                by_window ? window : sinks));
+}
+
 /// The run's model, or the config's with the weights training would start from.
-std::unique_ptr<nn::GPT> load_model(const Options& options, const Common& common) {
+std::unique_ptr<nn::GPT> load_model(const Options& options, const Common& common,
+                                    const std::vector<infer::CacheSpec>& specs) {
   const ConfigArgument argument = load_config_argument(options.argument, common);
   const configs::ModelConfig& model = argument.config.model;
   const int64_t vocabulary = find_vocabulary(argument).value_or(kFallbackVocabulary);
   const int64_t weights = configs::weights_bytes(model, vocabulary);
-  const std::vector<configs::MemoryItem> items = {{"weights", weights},
-                                                  {"weights in float64", 2 * weights}};
+  const std::vector<configs::MemoryItem> items = {
+      {"weights", weights}, {"weights in float64", (configs::Count(2) * weights).value()}};
   configs::require_memory("verify-cache", items,
                           fmt::format("lower model.n_layer (now {})", model.n_layer));
+  for (const infer::CacheSpec& spec : specs) {
+    require_memory(model, vocabulary, weights, spec);
+  }
   use_configured_threads(common, argument.config.train.threads);
   if (!argument.run.empty()) {
     train::LoadedRun loaded = train::load_run(options.argument, common.overrides);
@@ -48,23 +96,15 @@ std::unique_ptr<nn::GPT> load_model(const Options& options, const Common& common
   return std::make_unique<nn::GPT>(model, vocabulary, nn::Scope{.seed = seed});
 }
 
-/// Tokens enough that a window's blocks are used again in chunks of 1, 3, 16 and 64, and no more
-/// than learned positions have.
-int64_t tokens_for(const configs::ModelConfig& model, kernels::AttentionMask mask) {
-  constexpr int64_t kFar = std::numeric_limits<int32_t>::max();
-  const int64_t wanted =
-      mask.window == 0 ? kTokens : infer::BlockTable(mask, kFar, 16).slots() + 32;
-  return model.position == configs::Position::learned ? std::min(wanted, model.block_size) : wanted;
-}
-
 std::vector<infer::CacheCheck> check_cache(const nn::GPT& model, const nn::GPT& model_f64,
                                            const infer::CacheSpec& spec) {
   const infer::CacheUnderTest cache{infer::to_string(spec), spec.mask,
                                     infer::block_cache_maker(spec)};
-  const int64_t V = model.vocab_size(), n = tokens_for(model.config(), spec.mask);
-  const infer::Sequences ragged = {infer::synthetic_tokens(n, V, kSeed, 0),
-                                   infer::synthetic_tokens(n / 2 + 1, V, kSeed, 1),
-                                   infer::synthetic_tokens(std::min<int64_t>(n, 5), V, kSeed, 2)};
+  const int64_t V = model.vocab_size();
+  infer::Sequences ragged;
+  for (const int64_t length : lengths_for(model.config(), spec.mask)) {
+    ragged.push_back(infer::synthetic_tokens(length, V, kSeed, ragged.size()));
+  }
   std::vector<infer::CacheCheck> checks = infer::verify_cache(model, model_f64, cache, ragged);
   constexpr int64_t kPublished = infer::kPublishedPrefill + infer::kPublishedDecode;
   if (model.config().position == configs::Position::rope ||
@@ -134,7 +174,7 @@ int run(const Options& options, const Common& common) {
     check_input(!specs.back().recompute,
                 "--cache is none, which keeps nothing: every cache is compared with it");
   }
-  const std::unique_ptr<nn::GPT> model = load_model(options, common);
+  const std::unique_ptr<nn::GPT> model = load_model(options, common, specs);
   const std::unique_ptr<nn::GPT> model_f64 = infer::to_f64(*model);
   std::vector<infer::CacheCheck> checks;
   for (const infer::CacheSpec& spec : specs) {

@@ -153,6 +153,18 @@ TEST(Generate, RefusesOptionsWithoutMeaning) {
   }
 }
 
+/// A window of 1e9 keys is refused where texts would fill it, and costs nothing where they are short.
+TEST(Generate, RefusesACacheThatNoMemoryHolds) {
+  const RandomRun run;
+  const std::string cache = "static,window=1000000000";
+  const RunResult result = run.generate({"--tokens", "2000000000", "--cache", cache});
+  EXPECT_EQ(result.status, 2) << result.err;
+  for (const char* part : {"cache 238.4 GiB", "are available", "lower --tokens, or window"}) {
+    EXPECT_NE(result.err.find(part), std::string::npos) << part << '\n' << result.err;
+  }
+  EXPECT_EQ(run.text({"--tokens", "5", "--cache", cache}), run.text({"--tokens", "5"}));
+}
+
 TEST(Generate, AcceptsExtremeOptions) {
   const RandomRun run;
   const std::string off = run.text({"--prompt", "a", "--tokens", "30", "--seed", "1"});

@@ -35,5 +35,28 @@ TEST(VerifyCache, RefusesWhatCannotBeCompared) {
   }
 }
 
+/// What a window needs is counted before anything is allocated.
+TEST(VerifyCache, RefusesAWindowThatNoMemoryHolds) {
+  const RandomRun run;
+  const auto refusal = [&](const std::string& cache) {
+    const RunResult result = run_program({"verify-cache", run.path().string(), "--cache", cache});
+    EXPECT_EQ(result.status, 2) << result.err;
+    return result.err;
+  };
+  // Blocks of 64 that 1e9 + 15 positions can touch, and 32 tokens more: 1e9 + 160. A token's cache
+  // is 2 * 2 layers * 2 heads * 8 * 8 bytes, for each of three sequences.
+  const std::string window = refusal("static,window=1000000000");
+  for (const char* part : {"sequences of 1000000160 tokens", "cache 1.4 TiB", "are available",
+                           "lower window in --cache (now 1000000000)"}) {
+    EXPECT_NE(window.find(part), std::string::npos) << part << '\n' << window;
+  }
+  EXPECT_NE(refusal("static,window=16,sinks=1000000000").find("lower sinks in --cache"),
+            std::string::npos);
+  const RunResult learned =
+      run_program({"verify-cache", (run.path() / "config.yaml").string(), "--cache",
+                   "static,window=1000000000", "--set", "model.position=learned"});
+  EXPECT_EQ(learned.status, 0) << learned.err;  // as long as the position table, and no longer
+}
+
 }  // namespace
 }  // namespace headroom::testing
