@@ -153,7 +153,8 @@ TEST(Generate, RefusesOptionsWithoutMeaning) {
   }
 }
 
-/// A window of 1e9 keys is refused where texts would fill it, and costs nothing where they are short.
+/// A window of 1e9 keys is refused where texts would fill it, and costs nothing where they are
+/// short.
 TEST(Generate, RefusesACacheThatNoMemoryHolds) {
   const RandomRun run;
   const std::string cache = "static,window=1000000000";
