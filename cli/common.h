@@ -79,6 +79,8 @@ struct ConfigArgument {
 /// "configs/gqa.yaml"). Throws InputError.
 ConfigArgument load_config_argument(const std::string& argument, const Common& common);
 
+/// The vocabulary where find_vocabulary() gives none: Tiny Shakespeare has 65 characters.
+inline constexpr int64_t kUsualVocabulary = 65;
 /// How many tokens the model of `argument` has: model.vocab_size where given, else the run's
 /// tokenizer's, else what data.corpus gives (for bpe, the size asked for). Absent when a `char`
 /// vocabulary has no corpus to come from.

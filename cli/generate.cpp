@@ -20,7 +20,6 @@
 namespace headroom::cli {
 namespace {
 
-constexpr int kInterrupted = 130;  // what a shell says of a program that Ctrl-C ended
 constexpr int64_t kDefaultTokens = 200;
 constexpr int64_t kNotGiven = -1;
 
@@ -110,7 +109,7 @@ class Generation {
           return take(texts_[static_cast<size_t>(row)], token) && !interrupt.requested();
         });
     finish(result, plan);
-    return interrupt.requested() ? kInterrupted : 0;
+    return interrupt.requested() ? train::kInterrupted : 0;
   }
 
  private:

@@ -8,6 +8,7 @@
 #include "configs/count.h"
 #include "configs/print.h"
 #include "experiments/format.h"
+#include "nn/checkpoint.h"
 #include "tensor/check.h"
 #include "text/tokenizer.h"
 #include "train/run_folder.h"
@@ -37,7 +38,7 @@ struct Checkpoint {
 
   explicit Checkpoint(const fs::path& path) : file(path), state(train::read_state(file)) {
     for (const auto& [name, info] : file.tensors()) {
-      if (name.starts_with(train::kOptimizerPrefix)) {
+      if (name.starts_with(nn::kOptimizerPrefix)) {
         ++optimizer_tensors;
         optimizer_bytes += info.end - info.begin;
         continue;

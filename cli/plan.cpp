@@ -17,9 +17,6 @@ namespace {
 
 using configs::ModelConfig;
 
-/// A `char` vocabulary whose corpus is not there: Tiny Shakespeare has 65 characters.
-constexpr int64_t kUsualVocabulary = 65;
-
 struct Options {
   std::string argument;
   int64_t context = 0;  // 0: block_size

@@ -10,9 +10,6 @@
 
 namespace headroom::cli {
 
-/// Exit status after Ctrl-C, as a shell has it.
-inline constexpr int kInterrupted = 130;
-
 /// "1:02:03", "2:03".
 std::string clock(double seconds);
 

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "cli/training.h"
 #include "experiments/results_file.h"
 #include "experiments/sweep.h"
 #include "experiments/table.h"
@@ -12,42 +13,24 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
-  std::string config, folder;
-  bool resume = false;
-};
-
-/// The sweep's own folder when it is what was named, else runs/NAME of configs/NAME.yaml.
-std::filesystem::path default_folder(const ConfigArgument& argument) {
-  return argument.run.empty() ? std::filesystem::path("runs") / argument.name : argument.run;
-}
-
-int run(const Options& options, const Common& common) {
-  const ConfigArgument argument = load_config_argument(options.config, common);
-  configs::Config config = argument.config;
-  if (common.precision) {
-    config.train.precision = *common.precision;
-  }
-  config.train.threads = common.threads.value_or(config.train.threads);
-  use_configured_threads(common, config.train.threads);
-  const std::filesystem::path folder =
-      options.folder.empty() ? default_folder(argument) : std::filesystem::path(options.folder);
+int run(const TrainingOptions& options, const Common& common) {
+  const TrainingJob job = read_job(options, common);
   experiments::SweepOutcome outcome;
   {
     TrainingProgress progress(common);
-    outcome =
-        experiments::run_sweep(config, {.folder = folder, .resume = options.resume}, progress);
+    outcome = experiments::run_sweep(job.config, {.folder = job.folder, .resume = options.resume},
+                                     progress);
   }
   if (outcome.interrupted) {
-    complain(fmt::format("interrupted after {} of {} runs; what is done is in {}; --resume goes on",
-                         outcome.summary.runs_done, outcome.summary.runs_planned, folder.string()));
-    return kInterrupted;
+    return end_interrupted(fmt::format("{} of {} runs; what is done is in {}",
+                                       outcome.summary.runs_done, outcome.summary.runs_planned,
+                                       job.folder.string()));
   }
   if (common.json) {
     print(experiments::results_json(outcome.sweep, outcome.summary));
   } else {
     print(experiments::sweep_table(outcome.sweep, outcome.summary));
-    note(common, fmt::format("the report is {}", (folder / "report.html").string()));
+    note(common, fmt::format("the report is {}", (job.folder / "report.html").string()));
   }
   return 0;
 }
@@ -55,14 +38,11 @@ int run(const Options& options, const Common& common) {
 }  // namespace
 
 Action add_sweep(CLI::App& app, Common& common) {
-  auto options = std::make_shared<Options>();
-  app.add_option("CONFIG", options->config, "a config file or the name of a preset")->required();
-  app.add_option("--out", options->folder, "the sweep's folder")
-      ->type_name("DIR")
-      ->default_str("runs/ and the config's name, or the sweep's folder given as CONFIG");
-  app.add_flag("--resume", options->resume,
-               "go on with the folder's sweep; sweep.seeds and sweep.n_kv_head may have grown");
-  add_precision(app, common, "train.precision");
+  auto options = std::make_shared<TrainingOptions>();
+  add_training_options(
+      app, *options, common, "the sweep's folder", "DIR",
+      "runs/ and the config's name, or the sweep's folder given as CONFIG",
+      "go on with the folder's sweep; sweep.seeds and sweep.n_kv_head may have grown");
   set_footer(app,
              "  headroom sweep configs/gqa-quick.yaml --out runs/quick\n"
              "  headroom sweep configs/gqa-quick.yaml --out runs/quick --resume --set "

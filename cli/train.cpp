@@ -5,23 +5,12 @@
 
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "cli/training.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
 
 namespace headroom::cli {
 namespace {
-
-struct Options {
-  std::string config, folder;
-  bool resume = false;
-};
-
-/// runs/NAME of configs/NAME.yaml.
-std::filesystem::path default_folder(const ConfigArgument& argument) {
-  check_input(argument.run.empty(), "{}: is a run; --out names the folder of the new one",
-              argument.run.string());
-  return std::filesystem::path("runs") / argument.name;
-}
 
 void print_result(const Common& common, const train::TrainResult& result,
                   const std::filesystem::path& folder) {
@@ -45,41 +34,30 @@ void print_result(const Common& common, const train::TrainResult& result,
                   clock(result.seconds), folder.string()));
 }
 
-int run(const Options& options, const Common& common) {
-  const ConfigArgument argument = load_config_argument(options.config, common);
-  configs::Config config = argument.config;
-  if (common.precision) {
-    config.train.precision = *common.precision;
-  }
-  config.train.threads = common.threads.value_or(config.train.threads);
-  use_configured_threads(common, config.train.threads);
-  const std::filesystem::path folder =
-      options.folder.empty() ? default_folder(argument) : std::filesystem::path(options.folder);
+int run(const TrainingOptions& options, const Common& common) {
+  const TrainingJob job = read_job(options, common);
+  check_input(!job.in_place, "{}: is a run; --out names the folder of the new one",
+              job.folder.string());
   train::TrainResult result;
   {
     TrainingProgress printer(common);
-    result = train::train(config, {.folder = folder, .resume = options.resume}, printer);
+    result = train::train(job.config, {.folder = job.folder, .resume = options.resume}, printer);
   }
   if (result.interrupted) {
-    complain(fmt::format("interrupted after step {}, which is saved in {}; --resume goes on",
-                         result.step, (folder / train::kLastFile).string()));
-    return kInterrupted;
+    return end_interrupted(fmt::format("step {}, which is saved in {}", result.step,
+                                       (job.folder / train::kLastFile).string()));
   }
-  print_result(common, result, folder);
+  print_result(common, result, job.folder);
   return 0;
 }
 
 }  // namespace
 
 Action add_train(CLI::App& app, Common& common) {
-  auto options = std::make_shared<Options>();
-  app.add_option("CONFIG", options->config, "a config file or the name of a preset")->required();
-  app.add_option("--out", options->folder, "the run's folder")
-      ->type_name("RUN")
-      ->default_str("runs/ and the config's name");
-  app.add_flag("--resume", options->resume,
-               "go on from the last save, bit for bit; begin where nothing was saved");
-  add_precision(app, common, "train.precision");
+  auto options = std::make_shared<TrainingOptions>();
+  add_training_options(app, *options, common, "the run's folder", "RUN",
+                       "runs/ and the config's name",
+                       "go on from the last save, bit for bit; begin where nothing was saved");
   set_footer(app,
              "  headroom train configs/shakespeare-char-cpu.yaml --out runs/first\n"
              "  headroom train configs/shakespeare-char-cpu.yaml --out runs/first --resume\n\n"

@@ -19,8 +19,7 @@
 namespace headroom::cli {
 namespace {
 
-constexpr int64_t kFallbackVocabulary = 65;  // Tiny Shakespeare's characters
-constexpr int64_t kTokens = 96;              // more than a block of positions
+constexpr int64_t kTokens = 96;  // more than a block of positions
 constexpr uint64_t kSeed = 1;
 constexpr const char* kDefaultWindow = "static,window=16,sinks=4";
 
@@ -75,7 +74,7 @@ std::unique_ptr<nn::GPT> load_model(const Options& options, const Common& common
                                     const std::vector<infer::CacheSpec>& specs) {
   const ConfigArgument argument = load_config_argument(options.argument, common);
   const configs::ModelConfig& model = argument.config.model;
-  const int64_t vocabulary = find_vocabulary(argument).value_or(kFallbackVocabulary);
+  const int64_t vocabulary = find_vocabulary(argument).value_or(kUsualVocabulary);
   const int64_t weights = configs::weights_bytes(model, vocabulary);
   const std::vector<configs::MemoryItem> items = {
       {"weights", weights}, {"weights in float64", (configs::Count(2) * weights).value()}};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,9 @@
 #include "tensor/safetensors.h"
 
 namespace headroom::nn {
+
+/// What names of an optimizer's tensors begin with, which lie beside the parameters.
+inline constexpr std::string_view kOptimizerPrefix = "optimizer.";
 
 /// The parameters by name, sharing their memory. A tied matrix appears once, as the embedding.
 std::vector<std::pair<std::string, Tensor>> parameter_tensors(const GPT& model);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "nn/checkpoint.h"
 
 namespace headroom::nn {
 
@@ -13,8 +14,6 @@ namespace {
 
 constexpr const char* kFirstLayer = "model.layers.0.";
 constexpr size_t kNamed = 3;  // tensors that a message names; the others are counted
-
-bool is_optimizer(const std::string& name) { return name.starts_with("optimizer."); }
 
 /// What the shapes of a file say about the model they are for.
 class Settings {
@@ -165,7 +164,7 @@ std::map<std::string, std::string> match_tensors(const GPT& model, const Safeten
   for (const auto& [name, info] : file.tensors()) {
     // A tied model's second copy is compared with the first when the values are read.
     const bool second_copy = model.config().tie_embeddings && name == kHeadName;
-    if (!used.contains(name) && !is_optimizer(name) && !second_copy) {
+    if (!used.contains(name) && !name.starts_with(kOptimizerPrefix) && !second_copy) {
       mismatch.surplus.push_back(name);
     }
   }

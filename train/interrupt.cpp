@@ -10,7 +10,6 @@ namespace headroom::train {
 namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM};
-constexpr int kInterrupted = 130;
 
 volatile std::sig_atomic_t signals_seen = 0;
 std::array<struct sigaction, kSignals.size()> actions_before;

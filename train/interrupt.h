@@ -3,8 +3,11 @@
 
 namespace headroom::train {
 
+/// Exit status of a program that Ctrl-C ended, as a shell has it.
+inline constexpr int kInterrupted = 130;
+
 /// While one lives, the first SIGINT or SIGTERM is remembered and the second ends the process at
-/// once with status 130: files are replaced whole (tensor/file.h), so that does no harm. One at a
+/// once with kInterrupted: files are replaced whole (tensor/file.h), so that does no harm. One at a
 /// time per process.
 class InterruptWatch {
  public:

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/backend.h"
+#include "nn/checkpoint.h"
 
 namespace headroom::train {
 
@@ -142,7 +143,7 @@ double Optimizer::gradient_norm() const {
 std::vector<std::pair<std::string, Tensor>> Optimizer::state() const {
   std::vector<std::pair<std::string, Tensor>> tensors;
   const auto name = [](const char* kind, const nn::Parameter& p) {
-    return fmt::format("{}{}.{}", kOptimizerPrefix, kind, p.name);
+    return fmt::format("{}{}.{}", nn::kOptimizerPrefix, kind, p.name);
   };
   for (const Adam& each : adam_) {
     tensors.emplace_back(name("m", each.parameter), each.m);

@@ -10,9 +10,6 @@
 
 namespace headroom::train {
 
-/// What names of an optimizer's tensors begin with in a checkpoint.
-inline constexpr std::string_view kOptimizerPrefix = "optimizer.";
-
 /// Which rule updates a parameter. Weight decay is decoupled and binds parameters with two
 /// dimensions, embeddings included, and no others.
 enum class Rule : uint8_t { adamw, muon };

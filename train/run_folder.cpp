@@ -152,7 +152,7 @@ void load_checkpoint(const fs::path& folder, nn::GPT& model, Optimizer& optimize
   const SafetensorsFile file(folder / kLastFile);
   const auto state = optimizer.state();
   const auto stored = std::ranges::count_if(
-      file.tensors(), [](const auto& t) { return t.first.starts_with(kOptimizerPrefix); });
+      file.tensors(), [](const auto& t) { return t.first.starts_with(nn::kOptimizerPrefix); });
   check_input(stored > 0,
               "{}: holds weights only, and a run can't be continued without its optimizer; "
               "training without --resume, with another --out, starts afresh",

@@ -1,0 +1,39 @@
+// The options of `train` and `sweep`, from the command line to a config and a folder.
+#include "cli/training.h"
+
+#include <CLI/App.hpp>
+
+#include "tensor/check.h"
+#include "train/interrupt.h"
+
+namespace headroom::cli {
+
+void add_training_options(CLI::App& app, TrainingOptions& options, Common& common,
+                          const std::string& out_help, const std::string& folder_name,
+                          const std::string& usual, const std::string& resume_help) {
+  app.add_option("CONFIG", options.config, "a config file or the name of a preset")->required();
+  app.add_option("--out", options.folder, out_help)->type_name(folder_name)->default_str(usual);
+  app.add_flag("--resume", options.resume, resume_help);
+  add_precision(app, common, "train.precision");
+}
+
+TrainingJob read_job(const TrainingOptions& options, const Common& common) {
+  const ConfigArgument argument = load_config_argument(options.config, common);
+  TrainingJob job;
+  job.config = argument.config;
+  job.config.train.precision = common.precision.value_or(job.config.train.precision);
+  job.config.train.threads = common.threads.value_or(job.config.train.threads);
+  use_configured_threads(common, job.config.train.threads);
+  job.in_place = options.folder.empty() && !argument.run.empty();
+  job.folder = job.in_place             ? argument.run
+               : options.folder.empty() ? std::filesystem::path("runs") / argument.name
+                                        : std::filesystem::path(options.folder);
+  return job;
+}
+
+int end_interrupted(const std::string& what) {
+  complain(fmt::format("interrupted after {}; --resume goes on", what));
+  return train::kInterrupted;
+}
+
+}  // namespace headroom::cli
