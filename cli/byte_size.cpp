@@ -1,3 +1,4 @@
+// Sizes of memory as people write them: "8GiB".
 #include "cli/byte_size.h"
 
 #include <array>

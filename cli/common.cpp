@@ -1,3 +1,4 @@
+// The options every command has, the threads it uses, and what it writes to stdout and stderr.
 #include "cli/common.h"
 
 #include <CLI/App.hpp>

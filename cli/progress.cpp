@@ -1,3 +1,4 @@
+// Progress lines of training runs, for terminals and for files.
 #include "cli/progress.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Aligning columns by display width.
 #include "cli/table.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Suggestions for mistyped names, and the text of --version.
 #include "cli/usage.h"
 
 #include <CLI/App.hpp>

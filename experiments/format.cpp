@@ -1,3 +1,4 @@
+// Numbers, sizes and times as the table and the report write them.
 #include "experiments/format.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Running gnuplot, and making its SVG fit to stand inside a page.
 #include "experiments/gnuplot.h"
 
 #include <fmt/format.h>

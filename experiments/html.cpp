@@ -1,3 +1,4 @@
+// Escaping text for HTML.
 #include "experiments/html.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Reading the processor from /proc/cpuinfo.
 #include "experiments/machine.h"
 
 #include <fstream>

@@ -1,3 +1,4 @@
+// A sweep as JSON and as CSV.
 #include "experiments/results_file.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Means, paired differences and verdicts of a sweep.
 #include "experiments/summary.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// The loop over seeds and models, and what may change between two sessions of a sweep.
 #include "experiments/sweep.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Planning a sweep's runs, reading finished ones and drawing samples.
 #include "experiments/sweep_runs.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The sweep's table as text.
 #include "experiments/table.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Writing keys and values into blocks and showing them to attention.
 #include "infer/block_cache.h"
 
 #include <algorithm>

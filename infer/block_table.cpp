@@ -1,3 +1,4 @@
+// Which slot a position lies in: one after another, or sinks and a ring of blocks.
 #include "infer/block_table.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Parsing the text that chooses a cache.
 #include "infer/cache_spec.h"
 
 #include <charconv>

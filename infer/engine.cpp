@@ -1,3 +1,4 @@
+// Prefill, then decode, one token per pass.
 #include "infer/engine.h"
 
 #include <algorithm>

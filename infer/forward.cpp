@@ -1,3 +1,4 @@
+// Passes over ragged sequences, through a cache in chunks or whole without one.
 #include "infer/forward.h"
 
 #include <algorithm>

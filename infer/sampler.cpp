@@ -1,3 +1,4 @@
+// Narrowing the choice and drawing from what is left.
 #include "infer/sampler.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Holding back what might be a stop text or half a character.
 #include "infer/text_stream.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Comparing cached logits with uncached ones, and both with float64.
 #include "infer/verify.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Where each of a step's sequences starts.
 #include "train/batches.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Windows over a token stream, and the sum of their losses.
 #include "train/evaluate.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Signals, remembered.
 #include "train/interrupt.h"
 
 #include <unistd.h>

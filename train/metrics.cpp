@@ -1,3 +1,4 @@
+// Writing metrics.jsonl, and cutting it back to where a run goes on.
 #include "train/metrics.h"
 
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// AdamW in one sweep, Muon matrix by matrix.
 #include "train/optimizer.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Choosing the type of activations, and saying why.
 #include "train/precision.h"
 
 namespace headroom::train {

@@ -1,3 +1,4 @@
+// The checks before the first step, in the order in which they cost least.
 #include "train/prepare.h"
 
 #include <limits>

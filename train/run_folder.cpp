@@ -1,3 +1,4 @@
+// Checkpoints with their state, and whether the parts of a run belong together.
 #include "train/run_folder.h"
 
 #include <algorithm>

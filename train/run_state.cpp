@@ -1,3 +1,4 @@
+// A run's state as metadata of its checkpoint, and back.
 #include "train/run_state.h"
 
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// The rate as a function of the step.
 #include "train/schedule.h"
 
 #include <algorithm>

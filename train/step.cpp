@@ -1,3 +1,4 @@
+// Forward, backward, clip, update.
 #include "train/step.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Durations that forget slowly, and their sum over what is still to come.
 #include "train/time_left.h"
 
 #include <algorithm>

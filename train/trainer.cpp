@@ -1,3 +1,4 @@
+// The loop: step, log, evaluate, save.
 #include "train/trainer.h"
 
 #include <chrono>
