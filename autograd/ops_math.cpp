@@ -27,7 +27,8 @@ Variable linear(const Variable& x, const Variable& w, const Variable& b) {
         "[linear] weights for {} activations must be {}: got {}", name_of(x.dtype()),
         name_of(compute_type(x.dtype())), name_of(w.dtype()));
   const int64_t in = w.dim(1), out = w.dim(0), rows = x.value().numel() / in;
-  const Tensor x2 = x.value().reshape({rows, in}), weights = w.as(x.dtype());
+  const Tensor x2 = x.value().reshape({rows, in});
+  const Tensor& weights = w.as(x.dtype());
   Tensor y = Tensor::empty(x.shape().with_last(out), x.dtype(), x.device());
   Tensor y2 = y.reshape({rows, out});
   backend(x.device()).matmul(x2, Transpose::no, weights, Transpose::yes, {y2});

@@ -49,7 +49,12 @@ const Tensor& Variable::value() const {
   return state_->value;
 }
 bool Variable::requires_grad() const { return defined() && state_->requires_grad; }
-const Tensor& Variable::grad() const { return defined() ? state_->grad : kAbsent; }
+const Tensor& Variable::grad() const {
+  if (state_ == nullptr) {
+    return kAbsent;
+  }
+  return state_->grad;
+}
 void Variable::clear_grad() { state_->grad = Tensor(); }
 void Variable::changed() { ++state_->version; }
 uint64_t Variable::version() const { return state_->version; }

@@ -161,6 +161,7 @@ std::string state_lines(const train::RunState& state) {
 
 std::string metadata_lines(const std::map<std::string, std::string>& metadata) {
   std::vector<Row> rows;
+  rows.reserve(metadata.size());
   for (const auto& [key, value] : metadata) {
     rows.push_back({key, value});
   }

@@ -41,6 +41,7 @@ Tensor converted(const Tensor& stored, DType dtype, const std::string& file,
 std::string conversion_note(const SafetensorsFile& file, const std::map<DType, int64_t>& counts,
                             DType model) {
   std::vector<std::string> kinds;
+  kinds.reserve(counts.size());
   for (const auto& [dtype, count] : counts) {
     kinds.push_back(
         fmt::format("{} {} in {}", count, count == 1 ? "tensor" : "tensors", name_of(dtype)));

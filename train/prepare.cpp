@@ -31,7 +31,7 @@ std::optional<RunState> starting_state(const configs::Config& config, const Trai
     return std::nullopt;
   }
   if (options.resume) {
-    const auto state = read_resume_state(folder, config);
+    std::optional<RunState> state = read_resume_state(folder, config);
     if (!state) {
       observer.note(fmt::format("{}: nothing was saved; beginning at step 0", folder.string()));
     }

@@ -52,7 +52,8 @@ Best best_of(const fs::path& folder, const RunState& last) {
 
 /// The checkpoint to read a folder's model from.
 fs::path best_checkpoint(const fs::path& folder) {
-  const fs::path best = folder / kBestFile, last = folder / kLastFile;
+  fs::path best = folder / kBestFile;
+  const fs::path last = folder / kLastFile;
   check_input(is_there(best) || is_there(last),
               "{}: holds neither {} nor {}: nothing has been saved", folder.string(), kBestFile,
               kLastFile);

@@ -283,6 +283,8 @@ void AttentionForward(const AttentionInputs& in, Tensor& out, Tensor& lse) {
     using Wide = hn::ScalableTag<C>;
     using Narrow = hn::CappedTag<C, 8>;
     const int64_t rows = in.q.dim(1) * in.q.dim(2) / in.kv.k.dim(1);
+    // Where vectors have 8 lanes at most the first two are the same.
+    // NOLINTNEXTLINE(bugprone-branch-clone)
     if (rows <= RowTile<Narrow, 1>::kRows) {
       ForwardPass<RowTile<Narrow, 1>, S>(in, out, lse).run();
     } else if (rows <= RowTile<Wide, 1>::kRows) {

@@ -20,7 +20,8 @@ struct Product {
   Transpose ta, tb;
   DType operands, result;
   bool add;
-  auto operator<=>(const Product&) const = default;
+  // clang-tidy 14 takes the 0 inside a defaulted <=> for a pointer.
+  auto operator<=>(const Product&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 dnnl::memory::data_type onednn_type(DType dtype) {
