@@ -111,6 +111,12 @@ TEST(TrainCommand, ASecondSignalEndsAtOnceWithoutHarm) {
   const Desk desk(config);
   Program program(desk.train("run"));
   ASSERT_TRUE(program.wait_for_err("step 1/")) << program.err();
+  // The line about a step comes before its save.
+  const std::filesystem::path last = desk.folder / "run" / "last.safetensors";
+  for (int i = 0; i < 3000 && !std::filesystem::exists(last); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_TRUE(std::filesystem::exists(last)) << program.err();
   program.send(SIGINT);
   program.send(SIGINT);
   EXPECT_EQ(program.wait().status, 130);
