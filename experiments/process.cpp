@@ -58,7 +58,8 @@ ProcessResult run_process(const std::vector<std::string>& arguments, std::string
   const File in = temporary_file();
   const File out = temporary_file();
   const File err = temporary_file();
-  const size_t written = std::fwrite(input.data(), 1, input.size(), in.get());
+  // An empty view may have no memory, which fwrite must not be given.
+  const size_t written = input.empty() ? 0 : std::fwrite(input.data(), 1, input.size(), in.get());
   check(written == input.size() && std::fflush(in.get()) == 0,
         "[process] the input of {} can't be written to a temporary file", arguments.front());
   std::rewind(in.get());
