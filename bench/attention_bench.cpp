@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/fma_peak.h"
+
 #include "kernels/cpu/attention.h"
 #include "kernels/kv_view.h"
+#include "kernels/peak.h"
 #include "tensor/rng.h"
 
 namespace headroom::bench {
@@ -49,7 +50,7 @@ double product_flop(const Case& c) {
 }
 
 void report(benchmark::State& state, double flop) {
-  static const double peak = fma_peak_gflops();
+  static const double peak = kernels::fma_peak_gflops(DType::f32);
   const double per_second = flop * static_cast<double>(state.iterations()) / 1e9;
   state.counters["GFLOP/s"] = benchmark::Counter(per_second, benchmark::Counter::kIsRate);
   state.counters["of_peak"] = benchmark::Counter(per_second / peak, benchmark::Counter::kIsRate);
