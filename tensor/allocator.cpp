@@ -1,14 +1,20 @@
 // The CPU's allocator keeps freed blocks by size and hands them out again: a training step asks for
-// the same sizes in the same order each time, so a steady step never reaches the system.
+// the same sizes in the same order each time, so a steady step never reaches the system. What it
+// takes from the system it asks for in pages of 2 MiB: streaming over weights in pages of 4 KiB
+// waits for addresses, and reached 35 of 63 GB/s on a virtual server.
 #include "tensor/allocator.h"
+
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "tensor/check.h"
@@ -25,12 +31,71 @@ constexpr bool kSanitized = false;
 
 constexpr size_t kAlignment = 64;
 
+size_t round_up(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
+
 /// Sizes are rounded up so that near-equal requests share blocks: to 64 bytes, and to an eighth of
 /// the power of two below from there on (at most 12.5 % waste).
 size_t rounded(size_t bytes) {
   const size_t step = std::max(kAlignment, std::bit_floor(std::max<size_t>(bytes, 1)) / 8);
-  return (std::max<size_t>(bytes, 1) + step - 1) / step * step;
+  return round_up(std::max<size_t>(bytes, 1), step);
 }
+
+/// Blocks cut one after another from large mappings, so that small tensors share large pages; a
+/// block as large as a good part of a mapping has one to itself.
+class Mappings {
+ public:
+  /// Memory of zeros, or nullptr.
+  void* take(size_t size) {
+    if (size >= kExtent / 4) {
+      return map(round_up(size, kPage));
+    }
+    if (size > left_) {
+      auto* extent = static_cast<std::byte*>(map(kExtent));
+      if (extent == nullptr) {  // there may be room for less
+        return map(round_up(size, kPage));
+      }
+      next_ = extent;
+      left_ = kExtent;
+    }
+    left_ -= size;
+    return std::exchange(next_, next_ + size);
+  }
+
+  /// Gives a block's pages back, but for those it shares with its neighbours; its addresses are not
+  /// used again.
+  static void give_back(void* block, size_t size) {
+    const auto begin = round_up(reinterpret_cast<uintptr_t>(block), kPage);
+    const auto end = (reinterpret_cast<uintptr_t>(block) + size) / kPage * kPage;
+    if (begin < end) {
+      munmap(reinterpret_cast<void*>(begin), end - begin);
+    }
+  }
+
+ private:
+  static constexpr size_t kPage = size_t{64} << 10;  // a multiple of the processor's
+  static constexpr size_t kLargePage = size_t{2} << 20, kExtent = size_t{64} << 20;
+
+  /// `size` bytes that start where a large page does.
+  static void* map(size_t size) {
+    void* mapped = mmap(nullptr, size + kLargePage, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) {
+      return nullptr;
+    }
+    const auto begin = reinterpret_cast<uintptr_t>(mapped);
+    const uintptr_t aligned = round_up(begin, kLargePage);
+    if (aligned > begin) {
+      munmap(mapped, aligned - begin);
+    }
+    auto* start = reinterpret_cast<std::byte*>(aligned);
+    munmap(start + size, begin + kLargePage - aligned);
+    madvise(start, size, MADV_HUGEPAGE);  // a wish: without large pages it is slower, not wrong
+    return start;
+  }
+
+  std::byte* next_ = nullptr;
+  size_t left_ = 0;
+};
 
 class CpuAllocator final : public Allocator {
  public:
@@ -92,7 +157,8 @@ class CpuAllocator final : public Allocator {
 
  private:
   void* from_system(size_t size) {
-    void* memory = std::aligned_alloc(kAlignment, size);
+    // The sanitizer watches what malloc gives.
+    void* memory = kSanitized ? std::aligned_alloc(kAlignment, size) : mappings_.take(size);
     if (memory != nullptr) {
       reserved_ += size;
       if (kSanitized) {
@@ -105,7 +171,7 @@ class CpuAllocator final : public Allocator {
   void release_idle() {
     for (auto& [size, blocks] : free_) {
       for (void* block : blocks) {
-        std::free(block);
+        Mappings::give_back(block, size);
         reserved_ -= size;
       }
       blocks.clear();
@@ -113,6 +179,7 @@ class CpuAllocator final : public Allocator {
   }
 
   mutable std::mutex mutex_;
+  Mappings mappings_;
   std::map<size_t, std::vector<void*>> free_;
   size_t in_use_ = 0, peak_ = 0, reserved_ = 0;
 };
