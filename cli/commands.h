@@ -18,6 +18,7 @@ Action add_eval(CLI::App& app, Common& common);
 Action add_generate(CLI::App& app, Common& common);
 Action add_plan(CLI::App& app, Common& common);
 Action add_verify_cache(CLI::App& app, Common& common);
+Action add_bench_train(CLI::App& app, Common& common);
 Action add_tokenize(CLI::App& app, Common& common);
 Action add_inspect(CLI::App& app, Common& common);
 

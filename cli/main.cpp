@@ -17,7 +17,7 @@ namespace headroom::cli {
 namespace {
 
 struct Command {
-  const char* name;
+  const char* name;  // one word or two
   const char* summary;
   Action (*add)(CLI::App& app, Common& common);
 };
@@ -30,6 +30,7 @@ const std::vector<Command> kCommands = {
     {"generate", "text from a trained model", add_generate},
     {"plan", "how large a model, its cache and its training are", add_plan},
     {"verify-cache", "prove that cached logits equal uncached ones", add_verify_cache},
+    {"bench train", "how fast a training step is, beside this machine's peak", add_bench_train},
     {"tokenize", "the ids and pieces of a text", add_tokenize},
     {"inspect", "what a run folder or a checkpoint holds", add_inspect},
 };
@@ -49,13 +50,25 @@ std::string overview() {
          "Exit status: 0 done; 1 it failed or a check disagrees; 2 bad usage or bad input.\n";
 }
 
-const Command& find_command(const std::string& name) {
-  std::vector<std::string> names;
+/// The command that `arguments` begin with, whose words are taken off them.
+const Command& take_command(std::vector<std::string>& arguments) {
+  const std::string name = arguments[0];
+  const std::string two_words = name + (arguments.size() > 1 ? " " + arguments[1] : "");
+  std::vector<std::string> names, kinds;
   for (const Command& command : kCommands) {
-    if (name == command.name) {
+    const std::string each = command.name;
+    if (each == name || each == two_words) {
+      arguments.erase(arguments.begin(), arguments.begin() + (each == name ? 1 : 2));
       return command;
     }
-    names.emplace_back(command.name);
+    names.push_back(each);
+    if (each.starts_with(name + " ")) {
+      kinds.push_back(each.substr(name.size() + 1));
+    }
+  }
+  if (!kinds.empty()) {
+    throw InputError(
+        fmt::format("headroom {} needs to know which: {}", name, fmt::join(kinds, " or ")));
   }
   if (name.starts_with("-")) {
     throw InputError(fmt::format(
@@ -105,8 +118,7 @@ int run(std::vector<std::string> arguments) {
     print(version_text());
     return 0;
   }
-  const Command& command = find_command(arguments[0]);
-  arguments.erase(arguments.begin());
+  const Command& command = take_command(arguments);
   return run_command(command, std::move(arguments));
 }
 

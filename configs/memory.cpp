@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <vector>
 
 #include "configs/count.h"
 #include "configs/size.h"
@@ -102,34 +101,16 @@ int64_t address_space() {
   return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - used.value());
 }
 
-std::vector<MemoryItem> training_items(const Config& config, int64_t vocab_size,
-                                       int64_t bytes_per_element) {
-  const int64_t weights = weights_bytes(config.model, vocab_size);
-  return {{"weights", weights},
-          {"gradients", weights},
-          {"optimizer", optimizer_bytes(config.model, vocab_size, config.train.optimizer)},
-          {"activations", activation_bytes(config.model, vocab_size, config.model.block_size,
-                                           config.train.batch_size, bytes_per_element)}};
-}
-
-Count sum(std::span<const MemoryItem> items) {
-  Count total;
-  for (const MemoryItem& item : items) {
-    total += item.bytes;
-  }
-  return total;
-}
-
 /// "lower model.n_layer (now 64)" for the size whose return to its default saves most.
 std::string advice_for_training(const Config& config, int64_t vocab_size,
                                 int64_t bytes_per_element) {
   std::string advice = "lower train.batch_size";
-  int64_t least = sum(training_items(config, vocab_size, bytes_per_element)).value();
+  int64_t least = total_bytes(training_memory(config, vocab_size, bytes_per_element));
   const auto consider = [&](const char* key, int64_t now, int64_t usual, const auto& set) {
     Config smaller = config;
     int64_t vocab = vocab_size;
     set(smaller, vocab, std::min(now, usual));
-    const int64_t bytes = sum(training_items(smaller, vocab, bytes_per_element)).value();
+    const int64_t bytes = total_bytes(training_memory(smaller, vocab, bytes_per_element));
     if (now > usual && bytes < least) {
       least = bytes;
       advice = fmt::format("lower {} (now {})", key, now);
@@ -166,10 +147,28 @@ int64_t available_memory() {
   return std::min({machine_memory(), control_group_memory(), address_space()});
 }
 
+std::vector<MemoryItem> training_memory(const Config& config, int64_t vocab_size,
+                                        int64_t bytes_per_element) {
+  const int64_t weights = weights_bytes(config.model, vocab_size);
+  return {{"weights", weights},
+          {"gradients", weights},
+          {"optimizer", optimizer_bytes(config.model, vocab_size, config.train.optimizer)},
+          {"activations", activation_bytes(config.model, vocab_size, config.model.block_size,
+                                           config.train.batch_size, bytes_per_element)}};
+}
+
+int64_t total_bytes(std::span<const MemoryItem> items) {
+  Count total;
+  for (const MemoryItem& item : items) {
+    total += item.bytes;
+  }
+  return total.value();
+}
+
 void require_memory(const std::string& task, std::span<const MemoryItem> items,
                     const std::string& advice, int64_t available) {
-  const Count needed = sum(items);
-  if (needed.value() <= available) {
+  const int64_t needed = total_bytes(items);
+  if (needed <= available) {
     return;
   }
   std::string parts;
@@ -177,13 +176,13 @@ void require_memory(const std::string& task, std::span<const MemoryItem> items,
     parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", item.what, human_bytes(item.bytes));
   }
   throw InputError(fmt::format("[memory] {} needs {} ({}), but {} are available: {}", task,
-                               human_bytes(needed.value()), parts, human_bytes(available), advice));
+                               human_bytes(needed), parts, human_bytes(available), advice));
 }
 
 void require_training_memory(const Config& config, int64_t vocab_size, int64_t bytes_per_element,
                              int64_t available) {
-  const std::vector<MemoryItem> items = training_items(config, vocab_size, bytes_per_element);
-  if (sum(items).value() <= available) {
+  const std::vector<MemoryItem> items = training_memory(config, vocab_size, bytes_per_element);
+  if (total_bytes(items) <= available) {
     return;
   }
   const int64_t cache = cache_bytes(config.model, config.model.block_size, 1, bytes_per_element);

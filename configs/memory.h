@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "configs/config.h"
 
@@ -19,14 +20,21 @@ struct MemoryItem {
   int64_t bytes = 0;
 };
 
+/// What training `config` allocates, by formula (configs/size.h): weights, gradients, optimizer,
+/// activations.
+std::vector<MemoryItem> training_memory(const Config& config, int64_t vocab_size,
+                                        int64_t bytes_per_element);
+/// The sum of the items' bytes.
+int64_t total_bytes(std::span<const MemoryItem> items);
+
 /// Throws InputError when the items together exceed `available`: "[memory] TASK needs ...", the
 /// bytes of each, the bytes available, then `advice` ("lower model.n_layer (now 64)").
 void require_memory(const std::string& task, std::span<const MemoryItem> items,
                     const std::string& advice, int64_t available = available_memory());
 
-/// require_memory for training `config`: weights, gradients, optimizer, activations
-/// (configs/size.h). The message also gives the cache that one sequence of block_size would take,
-/// and names the key that counts most: the one whose return to its default would save most bytes.
+/// require_memory for training `config` (training_memory). The message also gives the cache that
+/// one sequence of block_size would take, and names the key that counts most: the one whose return
+/// to its default would save most bytes.
 void require_training_memory(const Config& config, int64_t vocab_size, int64_t bytes_per_element,
                              int64_t available = available_memory());
 

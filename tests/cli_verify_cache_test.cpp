@@ -1,5 +1,7 @@
 // headroom verify-cache as a user sees it.
 #include "cli_random_run.h"
+#include "kernels/backend.h"
+#include "tensor/safetensors.h"
 
 namespace headroom::testing {
 namespace {
@@ -24,6 +26,35 @@ TEST(VerifyCache, ProvesARunAndAConfig) {
   EXPECT_EQ(config.status, 0) << config.err;
   EXPECT_NE(config.out.find("all 12 comparisons agree"), std::string::npos) << config.out;
   EXPECT_NE(config.out.find("published setting"), std::string::npos);
+}
+
+/// Attention scores in the thousands are beyond what float32 tells apart: a chunk's order of
+/// additions changes the logits. The proof must say so, and not pass what the user has.
+TEST(VerifyCache, DisagreementIsStatusOne) {
+  const RandomRun run(configs::TokenizerKind::byte);
+  const std::filesystem::path checkpoint = run.path() / train::kLastFile;
+  std::vector<std::pair<std::string, Tensor>> weights;
+  const SafetensorsFile file(checkpoint);
+  for (const auto& [name, info] : file.tensors()) {
+    const Tensor value = file.read(name);
+    if (name.find("q_proj") != std::string::npos || name.find("k_proj") != std::string::npos) {
+      kernels::backend(kCpu).scale(value, 16, {value});
+    }
+    weights.emplace_back(name, value);
+  }
+  write_safetensors(checkpoint, weights, file.metadata());
+  const RunResult result = run_program({"verify-cache", run.path().string(), "--json"});
+  EXPECT_EQ(result.status, 1) << result.out;
+  const json out = json::parse(result.out);
+  EXPECT_FALSE(out.at("ok"));
+  for (const json& row : out.at("rows")) {
+    const bool within = row.at("max_abs_diff").get<double>() <=
+                        row.at("bound").get<double>() * row.at("max_abs_logit").get<double>();
+    EXPECT_TRUE(within || !row.at("ok").get<bool>());
+  }
+  const RunResult text = run_program({"verify-cache", run.path().string()});
+  EXPECT_EQ(text.status, 1);
+  EXPECT_NE(text.out.find("comparisons DISAGREE"), std::string::npos) << text.out;
 }
 
 TEST(VerifyCache, RefusesWhatCannotBeCompared) {
