@@ -73,6 +73,15 @@ void add_common_options(CLI::App& app, Common& common) {
       ->type_name("NAME")
       ->default_str("cpu")
       ->group(kCommonGroup);
+  // A flag, so that it never takes the word after it for FILE; without one CLI11 calls it "true".
+  app.add_flag("--profile", common.profile,
+               "time every kernel: a table on stderr and, for ui.perfetto.dev, a trace in FILE "
+               "[headroom-trace.json]")
+      ->transform([](const std::string& text) {
+        return text == "true" ? std::string("headroom-trace.json") : text;
+      })
+      ->type_name("[=FILE]")
+      ->group(kCommonGroup);
   app.add_flag("--quiet", common.quiet, "nothing on stderr but errors")->group(kCommonGroup);
   app.set_version_flag("--version", std::string(), "print the version and what it runs on")
       ->group(kCommonGroup);

@@ -26,6 +26,7 @@ struct Common {
   bool json = false;
   bool quiet = false;
   std::optional<int64_t> threads;
+  std::string profile;                          // the file of the trace; empty: no profile
   std::optional<configs::Precision> precision;  // only where add_precision() registered it
 };
 

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "cli/commands.h"
+#include "cli/profile.h"
 #include "cli/usage.h"
 #include "tensor/check.h"
 
@@ -101,7 +102,7 @@ int run_command(const Command& command, std::vector<std::string> arguments) {
     throw InputError(fmt::format("{} ({} --help explains its usage)", e.what(), name));
   }
   use_threads(common);
-  return action();
+  return common.profile.empty() ? action() : profiled(common.profile, name, common.quiet, action);
 }
 
 int run(std::vector<std::string> arguments) {

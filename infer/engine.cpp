@@ -8,6 +8,7 @@
 
 #include "configs/size.h"
 #include "infer/block_cache.h"
+#include "kernels/trace.h"
 
 namespace headroom::infer {
 
@@ -107,6 +108,14 @@ class RecomputedPhases final : public Phases {
   int64_t passes_ = 0;
 };
 
+Choice choose_from(const std::vector<double>& logits, int64_t row, int64_t index,
+                   const GenerateOptions& options) {
+  const kernels::Kernel kernel("sample");
+  const size_t allowed =
+      options.vocabulary == 0 ? logits.size() : static_cast<size_t>(options.vocabulary);
+  return choose(std::span(logits).first(allowed), options.sampling, row, index);
+}
+
 /// Chooses the next token of every row that goes on; logits (N, V) hold one row for each. Returns
 /// what the model is to be given next: nothing for rows that have ended.
 Sequences choose_all(const Tensor& logits, int64_t index, const GenerateOptions& options,
@@ -118,12 +127,10 @@ Sequences choose_all(const Tensor& logits, int64_t index, const GenerateOptions&
       continue;
     }
     const auto id = static_cast<int64_t>(row);
-    const std::vector<double> all = row_of(logits, n++);
-    const size_t allowed =
-        options.vocabulary == 0 ? all.size() : static_cast<size_t>(options.vocabulary);
-    const Choice choice = choose(std::span(all).first(allowed), options.sampling, id, index);
+    const Choice choice = choose_from(row_of(logits, n++), id, index, options);
     result.tokens[row].push_back(choice.token);
     result.log_probs[row].push_back(choice.log_prob);
+    const kernels::Kernel output("output");
     if (on_token(id, choice.token)) {
       next[row] = {choice.token};
     }
@@ -206,21 +213,23 @@ Generated generate(const nn::GPT& model, const Sequences& prompts, const Generat
 
   GenerateStats& stats = result.stats;
   auto start = std::chrono::steady_clock::now();
-  Tensor logits = phases->prefill(prompts);
+  Tensor logits;
+  {
+    const kernels::Phase prefill("prefill");
+    logits = phases->prefill(prompts);
+  }
   stats.prefill_tokens = count_tokens(prompts);
   stats.prefill_seconds = seconds_since(start);
 
   start = std::chrono::steady_clock::now();
-  Sequences next = prompts;
-  for (int64_t index = 0; index < options.tokens; ++index) {
-    next = choose_all(logits, index, options, next, result, on_token);
-    const int64_t going_on = count_tokens(next);
-    stats.tape_nodes = std::max(stats.tape_nodes, autograd::live_nodes());
-    if (going_on == 0 || index + 1 == options.tokens) {
-      break;
-    }
+  Sequences next = choose_all(logits, 0, options, prompts, result, on_token);
+  stats.tape_nodes = autograd::live_nodes();
+  for (int64_t index = 1; index < options.tokens && count_tokens(next) > 0; ++index) {
+    const kernels::Phase step("decode step");
+    stats.decode_tokens += count_tokens(next);
     logits = phases->decode(next);
-    stats.decode_tokens += going_on;
+    next = choose_all(logits, index, options, next, result, on_token);
+    stats.tape_nodes = std::max(stats.tape_nodes, autograd::live_nodes());
   }
   stats.decode_seconds = seconds_since(start);
   stats.passes = phases->passes();

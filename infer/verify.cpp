@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "infer/block_cache.h"
+#include "kernels/trace.h"
 
 namespace headroom::infer {
 
@@ -58,6 +59,7 @@ struct Chunking {
 
 Logits cached(const nn::GPT& model, const CacheUnderTest& test, const Sequences& sequences,
               const Chunking& chunking, int64_t tokens) {
+  const kernels::Phase phase("cached pass");
   const auto batch = static_cast<int64_t>(sequences.size());
   const auto cache =
       test.make(model, batch, tokens, std::max<int64_t>(chunking.first, chunking.rest));
@@ -74,6 +76,7 @@ Logits cached(const nn::GPT& model, const CacheUnderTest& test, const Sequences&
 }
 
 Logits uncached(const nn::GPT& model, kernels::AttentionMask mask, const Sequences& sequences) {
+  const kernels::Phase phase("uncached pass");
   AllRows rows(model, sequences);
   feed_whole(model, sequences, mask, model.dtype(), rows.collector());
   return rows.logits();

@@ -121,12 +121,4 @@ Variable GPT::loss(const Tensor& tokens, const Tensor& targets, const Pass& pass
                                         configs::head_rows(vocab_size_));
 }
 
-uint64_t GPT::version() const {
-  uint64_t sum = 0;
-  for (const Parameter& p : parameters()) {
-    sum += p.value.version();
-  }
-  return sum;
-}
-
 }  // namespace headroom::nn

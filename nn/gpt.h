@@ -51,8 +51,6 @@ class GPT : public Module {
   int64_t vocab_size() const { return vocab_size_; }
   Device device() const { return embed_tokens_.weight().device(); }
   DType dtype() const { return embed_tokens_.weight().dtype(); }
-  /// Changes whenever a weight does.
-  uint64_t version() const;
 
  private:
   const Variable& head_weight() const {

@@ -22,6 +22,17 @@ std::vector<Parameter> Module::parameters() const {
   return all;
 }
 
+uint64_t Module::version() const {
+  uint64_t sum = 0;
+  for (const Parameter& p : own_) {
+    sum += p.value.version();
+  }
+  for (const Module* module : children_) {
+    sum += module->version();
+  }
+  return sum;
+}
+
 Variable Module::parameter(const Scope& scope, const std::string& name, const Shape& shape,
                            Init init) {
   const std::string full_name = scope.in(name).name;

@@ -44,6 +44,8 @@ class Module {
   /// This module's parameters and its children's, in the order of the forward pass. A tied matrix
   /// appears once.
   std::vector<Parameter> parameters() const;
+  /// Changes whenever one of them does.
+  uint64_t version() const;
 
  protected:
   Module() = default;

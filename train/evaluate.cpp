@@ -6,6 +6,8 @@
 #include <numbers>
 #include <vector>
 
+#include "kernels/trace.h"
+
 namespace headroom::train {
 
 namespace {
@@ -55,6 +57,7 @@ double sum_of_losses(const nn::GPT& model, std::span<const int32_t> ids,
 
 Evaluation evaluate(const nn::GPT& model, const text::Tokens& tokens,
                     const text::Tokenizer& tokenizer, const EvaluateOptions& options) {
+  const kernels::Phase phase("evaluation");
   Evaluation result;
   result.context = options.context > 0 ? options.context : model.config().block_size;
   result.stride = options.stride > 0 ? options.stride : result.context;

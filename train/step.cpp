@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/trace.h"
+
 namespace headroom::train {
+
+using kernels::Phase;
 
 StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<const Batch> batches,
                       const StepOptions& options) {
@@ -12,6 +16,7 @@ StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<cons
     check<NotFinite>(std::isfinite(value), "[train] the {} is {} at step {}", what, value,
                      options.step);
   };
+  const Phase step("training step");
   StepResult result;
   const auto count = static_cast<double>(batches.size());
   optimizer.clear_gradients();
@@ -22,19 +27,32 @@ StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<cons
                         .counts = {},
                         .mask = {},
                         .dropout = model.config().dropout > 0 ? &dropout : nullptr};
-    const nn::Variable loss = model.loss(batch.tokens, batch.targets, pass);
+    nn::Variable loss;
+    {
+      const Phase forward("forward");
+      loss = model.loss(batch.tokens, batch.targets, pass);
+    }
     result.loss += loss.value().item() / count;
     require_finite(result.loss, "loss");
-    loss.backward();
+    {
+      const Phase backward("backward");
+      loss.backward();
+    }
     dropout.first_sequence += batch.tokens.dim(0);
   }
   // The gradients are sums over the batches; their mean is never formed, its factor travels along.
-  result.gradient_norm = optimizer.gradient_norm() / count;
+  {
+    const Phase clip("clip");
+    result.gradient_norm = optimizer.gradient_norm() / count;
+  }
   require_finite(result.gradient_norm, "gradient norm");
   const double clip = options.clip_norm > 0
                           ? std::min(1.0, options.clip_norm / (result.gradient_norm + 1e-6))
                           : 1.0;
-  optimizer.update(options.step, options.factor, clip / count);
+  {
+    const Phase update("optimizer");
+    optimizer.update(options.step, options.factor, clip / count);
+  }
   optimizer.clear_gradients();
   return result;
 }

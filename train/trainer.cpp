@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/threads.h"
+#include "kernels/trace.h"
 #include "train/metrics.h"
 #include "train/prepare.h"
 #include "train/schedule.h"
@@ -160,6 +161,7 @@ class Trainer {
   }
 
   void save() {
+    const kernels::Phase phase("save");
     const RunState& state = run_.state;
     save_checkpoint(run_.folder / kLastFile, *run_.model, *run_.optimizer, state);
     saved_step_ = state.step;
