@@ -120,14 +120,16 @@ Action add_bench_train(CLI::App& app, Common& common) {
       ->required();
   add_whole(app, "--steps", options->steps, 5, 100000, "steps to time, after two that warm up");
   add_precision(app, common, "train.precision");
-  set_footer(app,
-             "  headroom bench train gqa --precision bf16\n"
-             "  headroom bench train gpt-124m --set model.n_kv_head=4 --json\n\n"
-             "Times forward, backward, clipping and AdamW on random tokens, whatever the config's\n"
-             "optimizer; what Muon would add is told apart. FLOP by design: 6 * matrices * tokens\n"
-             "and 6 * n_layer * n_head * head_dim * (T + 1) * tokens. The FMA peak is a loop on\n"
-             "registers alone, run between the steps.",
-             true);
+  set_footer(
+      app,
+      "  headroom bench train gqa --precision bf16\n"
+      "  headroom bench train gpt-124m --set model.n_kv_head=4 --json\n\n"
+      "Times forward, backward, clipping and AdamW on one batch of random tokens, whatever the\n"
+      "config's optimizer and accumulation; what Muon would add is told apart. FLOP by design: 6 * "
+      "matrices * tokens\n"
+      "and 6 * n_layer * n_head * head_dim * (T + 1) * tokens. The FMA peak is a loop on\n"
+      "registers alone, run between the steps.",
+      true);
   return [options, &common] { return run(*options, common); };
 }
 

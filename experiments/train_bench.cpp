@@ -37,7 +37,7 @@ Tensor random_tokens(const configs::Config& config, int64_t vocab_size, uint64_t
                       shape);
 }
 
-/// A model and its optimizer, and steps on the same few batches.
+/// A model and its optimizer, and steps on the same batch.
 class Training {
  public:
   Training(const configs::Config& config, const TrainBenchOptions& options)
@@ -45,17 +45,13 @@ class Training {
         dtype_(options.dtype),
         model_(config.model, options.vocab_size,
                nn::Scope{.seed = static_cast<uint64_t>(config.train.seed)}),
-        optimizer_(config.train, model_.parameters(), dtype_) {
-    for (int64_t i = 0; i < config.train.grad_accumulation; ++i) {
-      const auto number = static_cast<uint64_t>(2 * i);
-      batches_.push_back({random_tokens(config, options.vocab_size, number),
-                          random_tokens(config, options.vocab_size, number + 1)});
-    }
-  }
+        optimizer_(config.train, model_.parameters(), dtype_),
+        batch_{random_tokens(config, options.vocab_size, 0),
+               random_tokens(config, options.vocab_size, 1)} {}
 
   double step_ms() {
     return milliseconds([this] {
-      train::train_step(model_, optimizer_, batches_,
+      train::train_step(model_, optimizer_, std::span(&batch_, 1),
                         {.step = ++step_,
                          .clip_norm = config_.train.clip_norm,
                          .dtype = dtype_,
@@ -63,18 +59,15 @@ class Training {
     });
   }
 
-  /// The parts of a step of one batch; `muon` is the config's optimizer where that is Muon.
+  /// The parts of a step; `muon` is the config's optimizer where that is Muon.
   StepParts parts(train::Optimizer* muon) {
     std::vector<double> forward, backward, clip, adamw, muon_update;
-    const auto times = static_cast<double>(batches_.size());
     for (int i = 0; i < kRepetitions; ++i) {
       optimizer_.clear_gradients();
       nn::Variable loss;
-      forward.push_back(times * milliseconds([&] {
-                          loss = model_.loss(batches_[0].tokens, batches_[0].targets,
-                                             {.dtype = dtype_});
-                        }));
-      backward.push_back(times * milliseconds([&] { loss.backward(); }));
+      forward.push_back(milliseconds(
+          [&] { loss = model_.loss(batch_.tokens, batch_.targets, {.dtype = dtype_}); }));
+      backward.push_back(milliseconds([&] { loss.backward(); }));
       clip.push_back(milliseconds([&] { optimizer_.gradient_norm(); }));
       adamw.push_back(milliseconds([&] { optimizer_.update(++step_, 1.0, 1.0); }));
       if (muon != nullptr) {
@@ -96,7 +89,7 @@ class Training {
   DType dtype_;
   nn::GPT model_;
   train::Optimizer optimizer_;
-  std::vector<train::Batch> batches_;
+  train::Batch batch_;
   int64_t step_ = 0;
 };
 
@@ -167,6 +160,7 @@ TrainBench bench_train(const configs::Config& given, const TrainBenchOptions& op
                        const BenchProgress& progress) {
   configs::Config config = given;
   config.train.optimizer = configs::OptimizerKind::adamw;
+  config.train.grad_accumulation = 1;
   Training training(config, options);
   const std::vector<int> counts =
       options.scaling ? fewer_threads(kernels::threads()) : std::vector<int>();

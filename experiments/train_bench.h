@@ -49,8 +49,9 @@ struct TrainBench {
 /// Called before each step: how many are done, of how many.
 using BenchProgress = std::function<void(int64_t done, int64_t all)>;
 
-/// Times forward, backward, clipping and AdamW (whatever the config's optimizer) on random tokens,
-/// with the model, batch and accumulation of `config`. Leaves the number of threads as it was.
+/// Times forward, backward, clipping and AdamW (whatever the config's optimizer) on one batch of
+/// random tokens. Accumulation is left out: it spreads the optimizer's time over more tokens, and
+/// its steps may take minutes. Leaves the number of threads as it was.
 TrainBench bench_train(const configs::Config& config, const TrainBenchOptions& options,
                        const BenchProgress& progress);
 
