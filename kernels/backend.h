@@ -113,8 +113,9 @@ class Backend {
                        const Into& y) = 0;
 
   // --- products ---
-  /// out (+)= op(a) op(b) for matrices: op(a) is (M, K), op(b) is (K, N), out is (M, N). a and b
-  /// are of one type; out is that type, or f32 for bf16 operands. Sums are in the compute type.
+  /// out (+)= op(a) op(b) for matrices: op(a) is (M, K), op(b) is (K, N), out is (M, N); or for
+  /// stacks of equally many of them, each with one more axis in front. a and b are of one type; out
+  /// is that type, or f32 for bf16 operands. Sums are in the compute type.
   virtual void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
                       const Into& out) = 0;
   /// x (N, C) += bias (C).

@@ -55,6 +55,40 @@ class Matmul : public ::testing::TestWithParam<Types> {
     }
   }
 
+  void expect_stack(int64_t stack, int64_t m, int64_t n, int64_t k) {
+    for (const Transpose ta : {Transpose::no, Transpose::yes}) {
+      for (const Transpose tb : {Transpose::no, Transpose::yes}) {
+        std::vector<Matrix> a, b;
+        for (int64_t i = 0; i < stack; ++i) {
+          a.emplace_back(GetParam().operands, m, k, ta, random_);
+          b.emplace_back(GetParam().operands, k, n, tb, random_);
+        }
+        const auto stacked = [stack](const std::vector<Matrix>& matrices) {
+          const Tensor& one = matrices[0].stored.tensor;
+          Tensor all = Tensor::empty({stack, one.dim(0), one.dim(1)}, one.dtype());
+          for (int64_t i = 0; i < stack; ++i) {
+            const Tensor& from = matrices[static_cast<size_t>(i)].stored.tensor;
+            all.rows(i, i + 1).copy_from(from.reshape({1, one.dim(0), one.dim(1)}));
+          }
+          return all;
+        };
+        const auto expected = [&](int64_t i) {
+          const auto s = static_cast<size_t>(i / (m * n));
+          const int64_t row = i / n % m, column = i % n;
+          double sum = 0;
+          for (int64_t j = 0; j < k; ++j) sum += a[s].at(row, j) * b[s].at(j, column);
+          return sum;
+        };
+        expect_output(
+            GetParam().result, {stack, m, n},
+            [&](const Into& out) {
+              kernels::backend(kCpu).matmul(stacked(a), ta, stacked(b), tb, out);
+            },
+            expected, bound(k), fmt::format("ta {} tb {}", a[0].turned, b[0].turned));
+      }
+    }
+  }
+
   std::mt19937 random_{1};
 };
 
@@ -81,6 +115,12 @@ TEST_P(Matmul, OfFewRowsEqualsSumsInFloat64) {
 TEST_P(Matmul, OfRandomShapesEqualsSumsInFloat64) {
   std::uniform_int_distribution<int64_t> size(1, 70);
   for (int i = 0; i < 8; ++i) expect_product(size(random_), size(random_), size(random_));
+}
+
+/// A stack is its matrices one by one, whichever of them are stored transposed.
+TEST_P(Matmul, OfStacksIsThatOfTheirMatrices) {
+  expect_stack(3, 17, 5, 33);
+  expect_stack(1, 2, 5, 33);
 }
 
 TEST_P(Matmul, OfNothingIsZero) {

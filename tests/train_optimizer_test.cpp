@@ -85,10 +85,11 @@ TEST(Muon, TwoStepsEqualNumPy) {
 
 TEST(Muon, OrthogonalisesInEveryType) {
   // Singular values of the result in float64, by NumPy: 1.0716, 0.9985, 0.8756.
-  const Tensor exact = train::orthogonal(formula(3, 5, 2.0));
+  const Tensor input = formula(3, 5, 2.0).reshape({1, 3, 5});
+  const Tensor exact = train::orthogonal(input);
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    Tensor x = Tensor::empty({3, 5}, dtype);
-    kernels::backend(kCpu).cast(formula(3, 5, 2.0), x);
+    Tensor x = Tensor::empty({1, 3, 5}, dtype);
+    kernels::backend(kCpu).cast(input, x);
     EXPECT_LE(max_relative_error(train::orthogonal(x), exact), dtype == DType::f32 ? 1e-5 : 0.05);
   }
   const std::vector<double> o = to_doubles(exact);
@@ -98,8 +99,24 @@ TEST(Muon, OrthogonalisesInEveryType) {
               1e-6);
 }
 
+/// Matrices of one shape share the iteration, and nothing else.
+TEST(Muon, TreatsEveryMatrixOfAStackAlone) {
+  for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{3, 5}, {6, 2}}) {
+    Tensor stack = Tensor::empty({3 * rows, cols}, DType::f64);
+    for (int64_t i = 0; i < 3; ++i) {
+      stack.rows(i * rows, (i + 1) * rows).copy_from(formula(rows, cols, static_cast<double>(i)));
+    }
+    const Tensor together = train::orthogonal(stack.reshape({3, rows, cols}));
+    for (int64_t i = 0; i < 3; ++i) {
+      const Tensor alone =
+          train::orthogonal(formula(rows, cols, static_cast<double>(i)).reshape({1, rows, cols}));
+      EXPECT_LE(max_relative_error(together.rows(i, i + 1), alone), 1e-14);
+    }
+  }
+}
+
 TEST(Muon, LeavesAMatrixWithoutGradientAlone) {
-  const Tensor zero = Tensor::zeros({4, 6}, DType::f32);
+  const Tensor zero = Tensor::zeros({1, 4, 6}, DType::f32);
   for (const double v : to_doubles(train::orthogonal(zero))) EXPECT_EQ(v, 0);
 }
 

@@ -12,6 +12,12 @@ namespace headroom::train {
 using kernels::backend;
 using kernels::Transpose;
 
+namespace {
+/// Matrices that go through Muon's iteration together have no more elements than this, so that
+/// what they read and write stays near the processor: 4 MB in f32.
+constexpr int64_t kStackElements = int64_t{1} << 20;
+}  // namespace
+
 Rule rule_of(const configs::TrainConfig& train, const nn::Parameter& parameter) {
   const bool hidden_matrix =
       parameter.value.shape().rank() == 2 && parameter.name.starts_with("model.layers.");
@@ -34,14 +40,23 @@ Optimizer::Optimizer(const configs::TrainConfig& train,
       adam_.push_back({p, zeros(), zeros()});
     }
   }
+  std::stable_sort(muon_.begin(), muon_.end(), [](const Muon& a, const Muon& b) {
+    const Shape &x = a.parameter.value.shape(), &y = b.parameter.value.shape();
+    return std::pair(x.dim(0), x.dim(1)) < std::pair(y.dim(0), y.dim(1));
+  });
 }
 
 void Optimizer::update(int64_t step, double factor, double grad_scale) {
   const bool mixed = train_.optimizer == configs::OptimizerKind::muon;
   adamw(step, factor * (mixed ? train_.adamw_lr : train_.lr), grad_scale);
-  for (Muon& each : muon_) {
-    muon(each, factor * train_.lr, grad_scale);
-    each.parameter.value.changed();
+  for (size_t begin = 0, end = 0; begin < muon_.size(); begin = end) {
+    const Shape& shape = muon_[begin].parameter.value.shape();
+    const auto most = static_cast<size_t>(std::max<int64_t>(1, kStackElements / shape.numel()));
+    while (end < muon_.size() && end - begin < most &&
+           muon_[end].parameter.value.shape() == shape) {
+      ++end;
+    }
+    muon(std::span(muon_).subspan(begin, end - begin), factor * train_.lr, grad_scale);
   }
 }
 
@@ -59,31 +74,40 @@ void Optimizer::adamw(int64_t step, double rate, double grad_scale) {
   }
 }
 
-void Optimizer::muon(Muon& one, double rate, double grad_scale) const {
-  Tensor weight = one.parameter.value.value();
-  const Tensor& grad = one.parameter.value.grad();
-  kernels::Backend& kernels = backend(weight.device());
-  const auto like = [&weight](DType dtype) {
-    return Tensor::empty(weight.shape(), dtype, weight.device());
-  };
+void Optimizer::muon(std::span<Muon> matrices, double rate, double grad_scale) const {
+  const Tensor& first = matrices.front().parameter.value.value();
+  const int64_t rows = first.dim(0), cols = first.dim(1), count = std::ssize(matrices);
+  kernels::Backend& kernels = backend(first.device());
+  Tensor directions = Tensor::empty({count * rows, cols}, first.dtype(), first.device());
+  const auto direction = [&](int64_t i) { return directions.rows(i * rows, (i + 1) * rows); };
 
   // momentum = mu momentum + g, direction = g + mu momentum (Nesterov).
-  kernels.scale(one.momentum, train_.momentum, {one.momentum});
-  kernels.scale(grad, grad_scale, {one.momentum, true});
-  Tensor direction = like(weight.dtype());
-  kernels.scale(grad, grad_scale, {direction});
-  kernels.scale(one.momentum, train_.momentum, {direction, true});
-
-  if (matrix_dtype_ != weight.dtype()) {
-    Tensor narrow = like(matrix_dtype_);
-    kernels.cast(direction, narrow);
-    kernels.cast(orthogonal(narrow), direction);
-  } else {
-    direction = orthogonal(direction);
+  for (int64_t i = 0; i < count; ++i) {
+    const Muon& one = matrices[static_cast<size_t>(i)];
+    const Tensor& grad = one.parameter.value.grad();
+    kernels.scale(one.momentum, train_.momentum, {one.momentum});
+    kernels.scale(grad, grad_scale, {one.momentum, true});
+    kernels.scale(grad, grad_scale, {direction(i)});
+    kernels.scale(one.momentum, train_.momentum, {direction(i), true});
   }
-  const double rows = static_cast<double>(weight.dim(0)), cols = static_cast<double>(weight.dim(1));
-  kernels.scale(weight, 1 - rate * train_.weight_decay, {weight});
-  kernels.scale(direction, -rate * std::sqrt(std::max(1.0, rows / cols)), {weight, true});
+
+  const Tensor stack = directions.reshape({count, rows, cols});
+  if (matrix_dtype_ != first.dtype()) {
+    Tensor narrow = Tensor::empty(stack.shape(), matrix_dtype_, first.device());
+    kernels.cast(stack, narrow);
+    kernels.cast(orthogonal(narrow).reshape(directions.shape()), directions);
+  } else {
+    directions = orthogonal(stack).reshape(directions.shape());
+  }
+  const double widen =
+      std::sqrt(std::max(1.0, static_cast<double>(rows) / static_cast<double>(cols)));
+  for (int64_t i = 0; i < count; ++i) {
+    nn::Variable& parameter = matrices[static_cast<size_t>(i)].parameter.value;
+    const Tensor& weight = parameter.value();
+    kernels.scale(weight, 1 - rate * train_.weight_decay, {weight});
+    kernels.scale(direction(i), -rate * widen, {weight, true});
+    parameter.changed();
+  }
 }
 
 Tensor orthogonal(const Tensor& x) {
@@ -92,15 +116,19 @@ Tensor orthogonal(const Tensor& x) {
   constexpr double kTiny = 1e-7;  // a gradient of zeros stays zeros
   kernels::Backend& kernels = backend(x.device());
   // The products are made on the shorter side: X Xᵀ of a wide matrix, Xᵀ X of a tall one.
-  const bool wide = x.dim(0) <= x.dim(1);
-  const int64_t side = std::min(x.dim(0), x.dim(1));
+  const int64_t count = x.dim(0), rows = x.dim(1), cols = x.dim(2);
+  const bool wide = rows <= cols;
+  const int64_t side = std::min(rows, cols);
   const auto empty = [&x](const Shape& shape) {
     return Tensor::empty(shape, x.dtype(), x.device());
   };
   Tensor now = empty(x.shape()), next = empty(x.shape());
-  Tensor square = empty({side, side}), poly = empty({side, side});
-  const Tensor whole[] = {x};
-  kernels.scale(x, 1.0 / (std::sqrt(kernels.sum_of_squares(whole)) + kTiny), {now});
+  Tensor square = empty({count, side, side}), poly = empty({count, side, side});
+  for (int64_t i = 0; i < count; ++i) {
+    const Tensor one[] = {x.rows(i, i + 1)};
+    kernels.scale(one[0], 1.0 / (std::sqrt(kernels.sum_of_squares(one)) + kTiny),
+                  {now.rows(i, i + 1)});
+  }
   for (int step = 0; step < kSteps; ++step) {
     kernels.matmul(now, wide ? Transpose::no : Transpose::yes, now,
                    wide ? Transpose::yes : Transpose::no, {square});

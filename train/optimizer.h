@@ -1,6 +1,7 @@
 // AdamW, and Muon for the hidden matrices with AdamW for the rest: how gradients change weights.
 #pragma once
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,17 +53,17 @@ class Optimizer {
     Tensor momentum;
   };
   void adamw(int64_t step, double rate, double grad_scale);
-  void muon(Muon& one, double rate, double grad_scale) const;
+  /// One update of matrices of one shape, which go through the iteration together.
+  void muon(std::span<Muon> matrices, double rate, double grad_scale) const;
 
   const configs::TrainConfig train_;
   const DType matrix_dtype_;
   std::vector<Adam> adam_;
-  std::vector<Muon> muon_;
+  std::vector<Muon> muon_;  // matrices of one shape side by side
 };
 
-/// The orthogonal direction of matrix x: five Newton-Schulz steps with coefficients 3.4445,
-/// -4.7750, 2.0315 on x / |x|, which bring every singular value near 1 (0.7 to 1.2). Computed in
-/// x's type.
+/// The orthogonal directions of a stack of matrices x (n, rows, columns): for each five
+/// Newton-Schulz steps with coefficients 3.4445, -4.7750, 2.0315 on x / |x|, which bring every
+/// singular value near 1 (0.7 to 1.2). Computed in x's type.
 Tensor orthogonal(const Tensor& x);
-
 }  // namespace headroom::train

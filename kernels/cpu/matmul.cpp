@@ -16,7 +16,7 @@ namespace {
 
 /// What tells one product's primitive from another's.
 struct Product {
-  int64_t m, n, k;
+  int64_t stack, m, n, k;
   Transpose ta, tb;
   DType operands, result;
   bool add;
@@ -28,10 +28,15 @@ dnnl::memory::data_type onednn_type(DType dtype) {
   return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
-dnnl::memory::desc matrix(int64_t rows, int64_t cols, Transpose t, DType dtype) {
-  const auto strides =
+dnnl::memory::desc matrix(int64_t stack, int64_t rows, int64_t cols, Transpose t, DType dtype) {
+  dnnl::memory::dims shape{rows, cols};
+  dnnl::memory::dims strides =
       t == Transpose::no ? dnnl::memory::dims{cols, 1} : dnnl::memory::dims{1, rows};
-  return {{rows, cols}, onednn_type(dtype), strides};
+  if (stack > 1) {
+    shape.insert(shape.begin(), stack);
+    strides.insert(strides.begin(), rows * cols);
+  }
+  return {shape, onednn_type(dtype), strides};
 }
 
 /// oneDNN's engine and the primitives made so far; making one compiles code, so each is made once.
@@ -63,8 +68,9 @@ class OneDnn {
   };
 
   Entry make(const Product& p) const {
-    const auto a = matrix(p.m, p.k, p.ta, p.operands), b = matrix(p.k, p.n, p.tb, p.operands);
-    const auto out = matrix(p.m, p.n, Transpose::no, p.result);
+    const auto a = matrix(p.stack, p.m, p.k, p.ta, p.operands);
+    const auto b = matrix(p.stack, p.k, p.n, p.tb, p.operands);
+    const auto out = matrix(p.stack, p.m, p.n, Transpose::no, p.result);
     dnnl::primitive_attr attributes;
     if (p.add) {
       dnnl::post_ops sum;
@@ -121,17 +127,22 @@ void matmul_f64(const Product& p, const double* a, const double* b, double* out)
 void CpuBackend::matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
                         const Into& out) {
   Tensor result = out.tensor;
-  const int64_t m = result.dim(0), n = result.dim(1), k = a.dim(ta == Transpose::no ? 1 : 0);
-  const Product product{m, n, k, ta, tb, a.dtype(), result.dtype(), out.add};
-  if (m == 0 || n == 0 || k == 0) {
+  const int64_t stack = result.rank() == 3 ? result.dim(0) : 1;
+  const int64_t m = result.dim(-2), n = result.dim(-1), k = a.dim(ta == Transpose::no ? -1 : -2);
+  const Product product{stack, m, n, k, ta, tb, a.dtype(), result.dtype(), out.add};
+  if (result.numel() == 0 || k == 0) {
     if (!out.add) {
       result.zero();  // a sum of nothing
     }
     return;
   }
   if (a.dtype() == DType::f64) {
-    matmul_f64(product, a.data<double>(), b.data<double>(), result.data<double>());
-  } else if (m <= kFewRows && ta == Transpose::no && tb == Transpose::yes && !out.add) {
+    for (int64_t i = 0; i < stack; ++i) {
+      matmul_f64(product, a.data<double>() + i * m * k, b.data<double>() + i * k * n,
+                 result.data<double>() + i * m * n);
+    }
+  } else if (result.rank() == 2 && m <= kFewRows && ta == Transpose::no && tb == Transpose::yes &&
+             !out.add) {
     few_rows(a, b, result);
   } else {
     // Each thread that multiplies has its own: neither the map nor oneDNN's scratch is for sharing.
