@@ -12,8 +12,10 @@
 #define HEADROOM_ATTENTION_INL_H_
 #endif
 
+#include <type_traits>
+
+#include "kernels/cpu/attention_pairs-inl.h"
 #include "kernels/cpu/attention_tiles.h"
-#include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::cpu::HWY_NAMESPACE {
@@ -23,11 +25,14 @@ inline constexpr int64_t kStep = 8;
 /// Keys of a tile's scratch: a block, and the rows that rounding up may touch.
 inline constexpr int64_t kTileKeys = KVView::kBlock + kStep;
 
-/// A tile of rows: kVectors vectors of the tag D.
-template <class D_, int kVectors_>
+/// A tile of rows: kVectors vectors of the tag D. Operands of its products are numbers of the
+/// compute type, or pairs of bf16 along the axis that a product sums over.
+template <class D_, int kVectors_, class Operand_ = hn::TFromD<D_>>
 struct RowTile {
   using D = D_;
   using C = hn::TFromD<D>;
+  using Operand = Operand_;
+  static constexpr int64_t kPack = std::is_same_v<Operand, Pair> ? 2 : 1;  // numbers in an operand
   static constexpr int kVectors = kVectors_;
   static constexpr int64_t kLanes = hn::MaxLanes(D());
   static constexpr int64_t kRows = kVectors * kLanes;
@@ -37,6 +42,17 @@ struct RowTile {
 template <class C>
 constexpr int64_t padded(int64_t width) {
   return round_up(width, std::max<int64_t>(kStep, hn::MaxLanes(hn::ScalableTag<C>())));
+}
+
+/// Operands that hold n numbers of the axis a product sums over, and columns of a scratch matrix
+/// with rows of so many.
+template <class Tile>
+constexpr int64_t packs(int64_t n) {
+  return (n + Tile::kPack - 1) / Tile::kPack;
+}
+template <class Tile>
+constexpr int64_t packed_columns(int64_t width) {
+  return padded<typename Tile::C>(packs<Tile>(width));
 }
 
 /// c[i][:] (+)= sum over k of a(i, k) * b[k][:] for i < m, m rounded up to kStep; a(i, k) is
@@ -106,6 +122,12 @@ HWY_INLINE void transpose_square(const double* from, int64_t ldf, double* to, in
 }
 #endif
 
+#if HWY_TARGET == HWY_AVX3
+HWY_INLINE void transpose_square(const Pair* from, int64_t ldf, Pair* to, int64_t ldt) {
+  transpose_square(reinterpret_cast<const float*>(from), ldf, reinterpret_cast<float*>(to), ldt);
+}
+#endif
+
 /// to[j][i] = from[i][j] for i < rows and j < columns, both rounded up to kSide<C>.
 template <class C>
 HWY_INLINE void transpose(const C* HWY_RESTRICT from, int64_t ldf, int64_t rows, int64_t columns,
@@ -117,20 +139,18 @@ HWY_INLINE void transpose(const C* HWY_RESTRICT from, int64_t ldf, int64_t rows,
   }
 }
 
-/// to[i] = from[i * stride ...] * factor for `rows` rows of `width` numbers, which zeros fill up to
-/// whole vectors. The one place that knows how keys, values and queries are stored.
+/// to[i] = from[i * stride ...] for `rows` rows of `width` numbers, which zeros fill up to whole
+/// vectors. The one place that knows how keys, values and queries are stored.
 template <class S, class C>
-HWY_INLINE void load_tile(const S* from, int64_t stride, int64_t rows, int64_t width, C factor,
-                          C* to, int64_t ldt) {
+HWY_INLINE void load_tile(const S* from, int64_t stride, int64_t rows, int64_t width, C* to,
+                          int64_t ldt) {
   const hn::ScalableTag<C> d;
-  const auto by = hn::Set(d, factor);
   for (int64_t i = 0; i < rows; ++i) {
     each_vector(d, 0, width, [&](At at) HWY_ATTR {
-      hn::Store(hn::Mul(by, load(d, from + i * stride, at)), d, to + i * ldt + at.i);
+      hn::Store(load(d, from + i * stride, at), d, to + i * ldt + at.i);
     });
   }
 }
-
 /// Asks for the rows that a load_tile will read later: processors don't foresee rows far apart.
 template <class S>
 HWY_INLINE void prefetch_tile(const S* from, int64_t stride, int64_t rows, int64_t width) {
@@ -144,15 +164,14 @@ HWY_INLINE void prefetch_tile(const S* from, int64_t stride, int64_t rows, int64
 
 /// Loads the rows [first, first + rows) of a sequence and KV head from a (B, T, H, width) tensor;
 /// the tile's other rows become 0.
-template <class Tile, class S, class C>
+template <class Tile, class S>
 HWY_INLINE void load_rows(const AttentionSizes& p, int64_t b, int64_t kv_head, int64_t first,
-                          int64_t rows, const S* from, int64_t width, C factor, C* to,
+                          int64_t rows, const S* from, int64_t width, typename Tile::Operand* to,
                           int64_t ldt) {
   for (int64_t r = 0; r < rows; ++r) {
-    load_tile(from + p.index(b, kv_head, first + r) * width, 0, 1, width, factor, to + r * ldt,
-              ldt);
+    load_tile(from + p.index(b, kv_head, first + r) * width, 0, 1, width, to + r * ldt, ldt);
   }
-  std::fill(to + rows * ldt, to + Tile::kRows * ldt, C(0));
+  std::fill(to + rows * ldt, to + Tile::kRows * ldt, typename Tile::Operand(0));
 }
 
 /// Positions of a tile's rows relative to its first, as numbers a vector can compare.
@@ -163,19 +182,22 @@ HWY_INLINE void row_positions(const AttentionSizes& p, int64_t b, int64_t first,
   }
 }
 
-/// exp(x) for x that is at most a little above 0, with an error of 1e-7 of exp(0); 0 where it is
-/// below the smallest normal number.
+/// What one nat is in the exponent of power_of().
+template <class C>
+inline constexpr C kNat = sizeof(C) == sizeof(double) ? C(1) : C(1.4426950408889634);
+
+/// exp(x / kNat) for x that is at most a little above 0, with an error of 1e-7 of exp(0); 0 where
+/// it is below the smallest normal number.
 template <class D>
-HWY_INLINE hn::Vec<D> exp_weight(D d, hn::Vec<D> x) {
+HWY_INLINE hn::Vec<D> power_of(D d, hn::Vec<D> x) {
   using C = hn::TFromD<D>;
   if constexpr (sizeof(C) == sizeof(double)) {
     return hn::Exp(d, x);
   } else {
     // 2^n 2^f with |f| <= 1/2, 2^f by the polynomial of degree 6 whose largest relative error,
     // 2e-9, is the least (Remez). A third of the work of hn::Exp, which takes any x.
-    const auto t = hn::Mul(x, hn::Set(d, C(1.4426950408889634)));
-    const auto n = hn::Round(t);
-    const auto f = hn::Sub(t, n);
+    const auto n = hn::Round(x);
+    const auto f = hn::Sub(x, n);
     auto power = hn::Set(d, C(1.534581242595e-4));
     for (const double c : {1.339993090369e-3, 9.618489071727e-3, 5.550328642130e-2,
                            2.402264624834e-1, 6.931471824646e-1, 1.0}) {
@@ -184,7 +206,7 @@ HWY_INLINE hn::Vec<D> exp_weight(D d, hn::Vec<D> x) {
     const hn::RebindToSigned<D> integers;
     const auto exponent = hn::ShiftLeft<23>(hn::ConvertTo(integers, n));
     const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(integers, power), exponent));
-    return hn::IfThenZeroElse(hn::Lt(t, hn::Set(d, C(-125))), scaled);
+    return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, C(-125))), scaled);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/targets.h"
 #include "kernels/cpu/types.h"
+#include "kernels/threads.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cpp"
@@ -17,24 +18,38 @@ namespace headroom::kernels::cpu::HWY_NAMESPACE {
 template <class Tile>
 struct ForwardTile {
   using C = typename Tile::C;
+  using Operand = typename Tile::Operand;
   ForwardTile(Pieces<C>& pieces, const AttentionSizes& p, int64_t heads)
-      : key_columns(padded<C>(p.key_size)),
+      : key_columns(packed_columns<Tile>(p.key_size)),
         value_columns(padded<C>(p.value_size)),
-        rows(pieces.take(Tile::kRows * std::max(key_columns, value_columns))),
-        q(pieces.take(heads * key_columns * Tile::kRows)),
-        q_sink(pieces.take(heads * key_columns * Tile::kRows)),
-        keys(pieces.take(kTileKeys * key_columns)),
-        values(pieces.take(kTileKeys * value_columns)),
+        packed_value_columns(packed_columns<Tile>(p.value_size)),
+        q_rows(pieces.template take_as<Operand>(Tile::kRows * key_columns)),
+        out_rows(pieces.take(Tile::kRows * value_columns)),
+        q(pieces.template take_as<Operand>(heads * key_columns * Tile::kRows)),
+        q_sink(pieces.template take_as<Operand>(heads * key_columns * Tile::kRows)),
+        keys(pieces.template take_as<Operand>(kTileKeys * key_columns)),
+        value_rows(pieces.template take_as<Operand>(kTileKeys * packed_value_columns)),
+        values(value_rows),
         scores(pieces.take((kTileKeys + kStep) * Tile::kRows)),
-        positions(pieces.take(Tile::kRows)) {}
-  int64_t key_columns, value_columns;
-  C* rows;       // queries or outputs as they lie in memory
-  C* q;          // (heads, Dk, rows), scaled
-  C* q_sink;     // (heads, Dk, rows), scaled: what the sink keys see
-  C* keys;       // (keys, Dk)
-  C* values;     // (keys, Dv)
-  C* scores;     // (keys, rows)
-  C* positions;  // of the rows
+        positions(pieces.take(Tile::kRows)) {
+    if constexpr (Tile::kPack == 1) {
+      weights = scores;
+    } else {
+      values = pieces.template take_as<Operand>(kTileKeys / 2 * value_columns);
+      weights = pieces.template take_as<Operand>(kTileKeys / 2 * Tile::kRows);
+    }
+  }
+  int64_t key_columns, value_columns, packed_value_columns;
+  Operand* q_rows;      // queries as they lie in memory
+  C* out_rows;          // outputs, likewise
+  Operand* q;           // (heads, Dk, rows)
+  Operand* q_sink;      // (heads, Dk, rows): what the sink keys see
+  Operand* keys;        // (keys, Dk)
+  Operand* value_rows;  // (keys, Dv), packed along Dv
+  Operand* values;      // the same, packed along the keys
+  C* scores;            // (keys, rows)
+  Operand* weights;     // (keys, rows)
+  C* positions;         // of the rows
 };
 
 template <class Tile, class S>
@@ -60,7 +75,7 @@ class ForwardPass {
                                    std::max<int64_t>(1, p_.blocks / blocks_per_part()))) {
     Pieces<C> tile(nullptr), softmax(nullptr);
     ForwardTile<Tile>(tile, p_, together_);
-    RunningSoftmax<Tile>(softmax, p_.value_size);
+    RunningSoftmax<Tile>(softmax, p_.value_size, scale_);
     tile_scratch_ = tile.used();
     softmax_scratch_ = softmax.used();
   }
@@ -104,7 +119,7 @@ class ForwardPass {
   }
   RunningSoftmax<Tile> softmax_at(C* memory, int64_t head) const {
     Pieces<C> pieces(memory + head * softmax_scratch_);
-    return RunningSoftmax<Tile>(pieces, p_.value_size);
+    return RunningSoftmax<Tile>(pieces, p_.value_size, scale_);
   }
 
   HWY_NOINLINE void whole_item(int64_t index) {
@@ -150,10 +165,10 @@ class ForwardPass {
     row_positions<Tile>(p_, item.b, item.first, t.positions);
     for (int64_t h = 0; h < together_; ++h) {
       const int64_t kv_head = item.kv_head + h;
-      const auto load = [&](const S* from, C* to) HWY_ATTR {
-        load_rows<Tile>(p_, item.b, kv_head, item.first, item.rows, from, p_.key_size, scale_,
-                        t.rows, t.key_columns);
-        transpose(t.rows, t.key_columns, Tile::kRows, p_.key_size, to, Tile::kRows);
+      const auto load = [&](const S* from, typename Tile::Operand* to) HWY_ATTR {
+        load_rows<Tile>(p_, item.b, kv_head, item.first, item.rows, from, p_.key_size, t.q_rows,
+                        t.key_columns);
+        transpose(t.q_rows, t.key_columns, Tile::kRows, packs<Tile>(p_.key_size), to, Tile::kRows);
       };
       load(q_, t.q + h * t.key_columns * Tile::kRows);
       if (q_sink_ != nullptr) {
@@ -164,7 +179,7 @@ class ForwardPass {
       std::fill_n(running.out, round_up(p_.value_size, kStep) * Tile::kRows, C(0));
       for (int64_t r = 0; r < Tile::kRows; ++r) {
         const int64_t head = kv_head * p_.group + (item.first + r) % p_.group;
-        running.max[r] = sink ? sink_logits_[head] : static_cast<C>(kHidden);
+        running.max[r] = sink ? sink_logits_[head] / scale_ : static_cast<C>(kHidden);
         running.sum[r] = sink ? C(1) : C(0);
       }
     }
@@ -183,18 +198,22 @@ class ForwardPass {
       next = range_at(n + 1);
       for (int64_t h = 0; h < together_ && range.size() > 0; ++h) {
         const int64_t kv_head = item.kv_head + h;
-        load_tile(key(range, kv_head), p_.kv_heads * p_.key_size, range.size(), p_.key_size, C(1),
-                  t.keys, t.key_columns);
+        load_tile(key(range, kv_head), p_.kv_heads * p_.key_size, range.size(), p_.key_size, t.keys,
+                  t.key_columns);
         load_tile(value(range, kv_head), p_.kv_heads * p_.value_size, range.size(), p_.value_size,
-                  C(1), t.values, t.value_columns);
+                  t.value_rows, t.packed_value_columns);
+        if constexpr (Tile::kPack == 2) {
+          pair_rows(t.value_rows, t.packed_value_columns, range.size(), p_.value_size, t.values,
+                    t.value_columns);
+        }
         score(range, next, h, kv_head, t);
         if (range.masked) {
           hide(range, first, t);
         }
         const RunningSoftmax<Tile> running = softmax_at(softmax, h);
-        running.take(t.scores, range.size());
-        product<true, true, Tile::kVectors>(D(), p_.value_size, range.size(), t.values,
-                                            t.value_columns, t.scores, Tile::kRows, running.out,
+        running.take(t.scores, range.size(), t.weights);
+        product<true, true, Tile::kVectors>(D(), p_.value_size, packs<Tile>(range.size()), t.values,
+                                            t.value_columns, t.weights, Tile::kRows, running.out,
                                             Tile::kRows);
       }
     }
@@ -213,14 +232,14 @@ class ForwardPass {
              const ForwardTile<Tile>& t) const {
     const int64_t key_stride = p_.kv_heads * p_.key_size;
     const int64_t value_stride = p_.kv_heads * p_.value_size;
-    const auto scores = [&](int64_t from, int64_t to, const C* q) HWY_ATTR {
+    const auto scores = [&](int64_t from, int64_t to, const typename Tile::Operand* q) HWY_ATTR {
       for (int64_t j = from; j < to; j += kStep) {
         const int64_t ahead = std::clamp<int64_t>(next.size() - j, 0, kStep);
         prefetch_tile(key(next, kv_head) + j * key_stride, key_stride, ahead, p_.key_size);
         prefetch_tile(value(next, kv_head) + j * value_stride, value_stride, ahead, p_.value_size);
-        product<false, false, Tile::kVectors>(D(), kStep, p_.key_size, t.keys + j * t.key_columns,
-                                              t.key_columns, q, Tile::kRows,
-                                              t.scores + j * Tile::kRows, Tile::kRows);
+        product<false, false, Tile::kVectors>(D(), kStep, packs<Tile>(p_.key_size),
+                                              t.keys + j * t.key_columns, t.key_columns, q,
+                                              Tile::kRows, t.scores + j * Tile::kRows, Tile::kRows);
       }
     };
     const int64_t sinks = q_sink_ == nullptr ? 0 : p_.mask.sinks - range.begin;
@@ -249,7 +268,8 @@ class ForwardPass {
       const RunningSoftmax<Tile> running = softmax_at(softmax, h);
       if (item.rows > 0) {
         running.divide();
-        transpose(running.out, Tile::kRows, p_.value_size, Tile::kRows, t.rows, t.value_columns);
+        transpose(running.out, Tile::kRows, p_.value_size, Tile::kRows, t.out_rows,
+                  t.value_columns);
       }
       const hn::ScalableTag<C> d;
       const int64_t all = std::min(Tile::kRows, p_.queries * p_.group - item.first);
@@ -258,7 +278,7 @@ class ForwardPass {
         const bool real = r < item.rows;
         lse_[at] = real ? running.max[r] : C(0);
         each_vector(d, 0, p_.value_size, [&](At column) HWY_ATTR {
-          const C* row = t.rows + r * t.value_columns + column.i;
+          const C* row = t.out_rows + r * t.value_columns + column.i;
           store(real ? hn::Load(d, row) : hn::Zero(d), d, out_ + at * p_.value_size, column);
         });
       }
@@ -290,6 +310,13 @@ void AttentionForward(const AttentionInputs& in, Tensor& out, Tensor& lse) {
     } else if (rows <= RowTile<Wide, 1>::kRows) {
       ForwardPass<RowTile<Wide, 1>, S>(in, out, lse).run();
     } else {
+#if HWY_TARGET == HWY_AVX3
+      if constexpr (std::is_same_v<S, bf16>) {
+        if (has_native_bf16()) {
+          return ForwardPass<RowTile<Wide, 2, Pair>, S>(in, out, lse).run();
+        }
+      }
+#endif
       ForwardPass<RowTile<Wide, 2>, S>(in, out, lse).run();
     }
   });

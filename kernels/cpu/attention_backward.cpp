@@ -5,6 +5,7 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/targets.h"
 #include "kernels/cpu/types.h"
+#include "kernels/threads.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_backward.cpp"
@@ -15,39 +16,61 @@
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::cpu::HWY_NAMESPACE {
 
-/// A thread's memory for one sequence and KV head, and one tile of its rows.
+/// A thread's memory for one sequence and KV head, and one tile of its rows. What a product sums
+/// over keys, rows or columns is packed along that axis: with numbers for operands two names may
+/// mean one piece.
 template <class Tile>
 struct BackwardTile {
   using C = typename Tile::C;
+  using Operand = typename Tile::Operand;
   BackwardTile(Pieces<C>& pieces, const AttentionSizes& p)
       : key_columns(padded<C>(p.key_size)),
         value_columns(padded<C>(p.value_size)),
-        q(pieces.take(Tile::kRows * key_columns)),
-        q_t(pieces.take(Tile::kRows * key_columns)),
-        dout(pieces.take(Tile::kRows * value_columns)),
-        dout_t(pieces.take(Tile::kRows * value_columns)),
+        packed_key_columns(packed_columns<Tile>(p.key_size)),
+        packed_value_columns(packed_columns<Tile>(p.value_size)),
+        q(pieces.template take_as<Operand>(Tile::kRows * packed_key_columns)),
+        q_t(pieces.template take_as<Operand>(Tile::kRows * packed_key_columns)),
+        dout(pieces.template take_as<Operand>(Tile::kRows * packed_value_columns)),
+        dout_t(pieces.template take_as<Operand>(Tile::kRows * packed_value_columns)),
+        dq(pieces.take(Tile::kRows * key_columns)),
         dq_t(pieces.take(Tile::kRows * key_columns)),
-        weights(pieces.take(kTileKeys * Tile::kRows)),
-        dscores(pieces.take(kTileKeys * Tile::kRows)),
+        scores(pieces.take(kTileKeys * Tile::kRows)),
+        dweights(pieces.take(kTileKeys * Tile::kRows)),
         lse(pieces.take(Tile::kRows)),
         delta(pieces.take(Tile::kRows)),
-        positions(pieces.take(Tile::kRows)),
-        keys(pieces.take((p.blocks * KVView::kBlock + kStep) * key_columns)),
-        values(pieces.take((p.blocks * KVView::kBlock + kStep) * value_columns)),
-        dk(pieces.take((p.blocks * KVView::kBlock + kStep) * key_columns)),
-        dv(pieces.take((p.blocks * KVView::kBlock + kStep) * value_columns)) {}
-  int64_t key_columns, value_columns;
-  C *q, *q_t;        // (rows, Dk) and its transpose, scaled
-  C *dout, *dout_t;  // (rows, Dv) and its transpose
-  C* dq_t;           // (Dk, rows), to be scaled
-  C* weights;        // (keys, rows): the softmax
-  C* dscores;        // (keys, rows)
-  C* lse;            // of the rows
-  C* delta;          // of the rows: sum of dout * out, which is that of weight * dweight over keys
-  C* positions;      // of the rows
+        positions(pieces.take(Tile::kRows)) {
+    const int64_t positions_held = p.blocks * KVView::kBlock + kStep;
+    keys = pieces.template take_as<Operand>(positions_held * packed_key_columns);
+    values = pieces.template take_as<Operand>(positions_held * packed_value_columns);
+    dk = pieces.take(positions_held * key_columns);
+    dv = pieces.take(positions_held * value_columns);
+    if constexpr (Tile::kPack == 1) {
+      q_pairs = q, dout_pairs = dout, key_pairs = keys;
+      weights = scores, dscores = dscores_by_key = dweights;
+    } else {
+      q_pairs = pieces.template take_as<Operand>(Tile::kRows / 2 * key_columns);
+      dout_pairs = pieces.template take_as<Operand>(Tile::kRows / 2 * value_columns);
+      key_pairs = pieces.template take_as<Operand>(positions_held / 2 * key_columns);
+      weights = pieces.template take_as<Operand>(kTileKeys * Tile::kRows / 2);
+      dscores = pieces.template take_as<Operand>(kTileKeys * Tile::kRows / 2);
+      dscores_by_key = pieces.template take_as<Operand>(kTileKeys / 2 * Tile::kRows);
+    }
+  }
+  int64_t key_columns, value_columns, packed_key_columns, packed_value_columns;
+  Operand *q, *q_t, *q_pairs;  // (rows, Dk), packed along Dk; its transpose; along the rows
+  Operand *dout, *dout_t, *dout_pairs;  // (rows, Dv), likewise
+  C *dq, *dq_t;                         // (rows, Dk) and its transpose, to be scaled
+  C* scores;                            // (keys, rows)
+  C* dweights;                          // (keys, rows): gradients of the softmax
+  Operand* weights;                     // (keys, rows): the softmax, packed along the rows
+  Operand *dscores, *dscores_by_key;    // (keys, rows), packed along the rows; along the keys
+  C* lse;                               // of the rows, as power_of() takes it
+  C* delta;      // of the rows: sum of dout * out, which is that of weight * dweight over keys
+  C* positions;  // of the rows
   // For every position of the sequence's blocks, gathered once: their rows are far apart in memory.
-  C *keys, *values;
-  C *dk, *dv;  // summed over the tiles in order
+  Operand *keys, *key_pairs;  // (positions, Dk), packed along Dk; along the positions
+  Operand* values;            // (positions, Dv), packed along Dv
+  C *dk, *dv;                 // summed over the tiles in order; dk is to be scaled
 };
 
 template <class Tile, class S>
@@ -55,6 +78,7 @@ class BackwardPass {
  public:
   using C = typename Tile::C;
   using D = typename Tile::D;
+  using Operand = typename Tile::Operand;
 
   BackwardPass(const AttentionInputs& in, const Tensor& out, const Tensor& lse, const Tensor& dout,
                const Into& dq, const Into& dk, const Into& dv, const Into& dsink)
@@ -99,6 +123,8 @@ class BackwardPass {
   }
 
  private:
+  static constexpr int64_t kRowOperands = Tile::kRows / Tile::kPack;
+
   bool every_slot_is_owned() const {
     int64_t owned = 0;
     for (int64_t b = 0; b < p_.batch; ++b) {
@@ -151,20 +177,26 @@ class BackwardPass {
     clear_dq(b, kv_head);
     for (int64_t n = 0; n < blocks; ++n) {
       const int64_t at = p_.slots[b * p_.blocks + n] * p_.kv_heads + kv_head;
-      write_rows(dk_, at, p_.kv_heads, positions_in(b, n), p_.key_size,
+      write_rows(dk_, at, p_.kv_heads, positions_in(b, n), p_.key_size, scale_,
                  t.dk + n * KVView::kBlock * t.key_columns, t.key_columns);
-      write_rows(dv_, at, p_.kv_heads, positions_in(b, n), p_.value_size,
+      write_rows(dv_, at, p_.kv_heads, positions_in(b, n), p_.value_size, C(1),
                  t.dv + n * KVView::kBlock * t.value_columns, t.value_columns);
     }
   }
 
   void load_rows_of(int64_t b, int64_t kv_head, int64_t first, int64_t rows,
                     const BackwardTile<Tile>& t) const {
-    load_rows<Tile>(p_, b, kv_head, first, rows, q_, p_.key_size, scale_, t.q, t.key_columns);
-    transpose(t.q, t.key_columns, Tile::kRows, p_.key_size, t.q_t, Tile::kRows);
-    load_rows<Tile>(p_, b, kv_head, first, rows, dout_, p_.value_size, C(1), t.dout,
-                    t.value_columns);
-    transpose(t.dout, t.value_columns, Tile::kRows, p_.value_size, t.dout_t, Tile::kRows);
+    load_rows<Tile>(p_, b, kv_head, first, rows, q_, p_.key_size, t.q, t.packed_key_columns);
+    transpose(t.q, t.packed_key_columns, Tile::kRows, packs<Tile>(p_.key_size), t.q_t, Tile::kRows);
+    load_rows<Tile>(p_, b, kv_head, first, rows, dout_, p_.value_size, t.dout,
+                    t.packed_value_columns);
+    transpose(t.dout, t.packed_value_columns, Tile::kRows, packs<Tile>(p_.value_size), t.dout_t,
+              Tile::kRows);
+    if constexpr (Tile::kPack == 2) {
+      pair_rows(t.q, t.packed_key_columns, Tile::kRows, p_.key_size, t.q_pairs, t.key_columns);
+      pair_rows(t.dout, t.packed_value_columns, Tile::kRows, p_.value_size, t.dout_pairs,
+                t.value_columns);
+    }
     row_positions<Tile>(p_, b, first, t.positions);
     const hn::ScalableTag<C> d;
     for (int64_t r = 0; r < Tile::kRows; ++r) {
@@ -175,10 +207,10 @@ class BackwardPass {
       const int64_t at = p_.index(b, kv_head, first + r);
       auto sum = hn::Zero(d);
       each_vector(d, 0, p_.value_size, [&](At column) HWY_ATTR {
-        sum = hn::MulAdd(hn::Load(d, t.dout + r * t.value_columns + column.i),
+        sum = hn::MulAdd(load(d, dout_ + at * p_.value_size, column),
                          load(d, out_ + at * p_.value_size, column), sum);
       });
-      t.lse[r] = lse_[at];
+      t.lse[r] = lse_[at] * kNat<C>;
       t.delta[r] = sum_lanes(d, sum);
     }
   }
@@ -188,19 +220,24 @@ class BackwardPass {
                  const BackwardTile<Tile>& t, double* dsink) const {
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t head = kv_head * p_.group + (first + r) % p_.group;
-      dsink[b * p_.heads + head] -=
-          std::exp(static_cast<double>(sink_logits_[head]) - t.lse[r]) * t.delta[r];
+      dsink[b * p_.heads + head] -= std::exp(static_cast<double>(sink_logits_[head]) -
+                                             lse_[p_.index(b, kv_head, first + r)]) *
+                                    t.delta[r];
     }
   }
 
   void load_keys(int64_t b, int64_t kv_head, int64_t blocks, const BackwardTile<Tile>& t) const {
     for (int64_t n = 0; n < blocks; ++n) {
       const int64_t at = p_.slots[b * p_.blocks + n] * p_.kv_heads + kv_head;
-      load_tile(k_ + at * p_.key_size, p_.kv_heads * p_.key_size, positions_in(b, n), p_.key_size,
-                C(1), t.keys + n * KVView::kBlock * t.key_columns, t.key_columns);
-      load_tile(v_ + at * p_.value_size, p_.kv_heads * p_.value_size, positions_in(b, n),
-                p_.value_size, C(1), t.values + n * KVView::kBlock * t.value_columns,
-                t.value_columns);
+      const int64_t to = n * KVView::kBlock, count = positions_in(b, n);
+      load_tile(k_ + at * p_.key_size, p_.kv_heads * p_.key_size, count, p_.key_size,
+                t.keys + to * t.packed_key_columns, t.packed_key_columns);
+      load_tile(v_ + at * p_.value_size, p_.kv_heads * p_.value_size, count, p_.value_size,
+                t.values + to * t.packed_value_columns, t.packed_value_columns);
+      if constexpr (Tile::kPack == 2) {
+        pair_rows(t.keys + to * t.packed_key_columns, t.packed_key_columns, count, p_.key_size,
+                  t.key_pairs + to / 2 * t.key_columns, t.key_columns);
+      }
     }
   }
 
@@ -209,64 +246,116 @@ class BackwardPass {
   void weigh(const KeyRange& range, int64_t at, int64_t origin, const BackwardTile<Tile>& t) const {
     const D d;
     const int64_t keys = range.size();
-    product<false, false, Tile::kVectors>(d, keys, p_.key_size, t.keys + at * t.key_columns,
-                                          t.key_columns, t.q_t, Tile::kRows, t.weights,
-                                          Tile::kRows);
-    product<false, false, Tile::kVectors>(d, keys, p_.value_size, t.values + at * t.value_columns,
-                                          t.value_columns, t.dout_t, Tile::kRows, t.dscores,
-                                          Tile::kRows);
+    product<false, false, Tile::kVectors>(d, keys, packs<Tile>(p_.key_size),
+                                          t.keys + at * t.packed_key_columns, t.packed_key_columns,
+                                          t.q_t, Tile::kRows, t.scores, Tile::kRows);
+    product<false, false, Tile::kVectors>(
+        d, keys, packs<Tile>(p_.value_size), t.values + at * t.packed_value_columns,
+        t.packed_value_columns, t.dout_t, Tile::kRows, t.dweights, Tile::kRows);
+    if constexpr (Tile::kPack == 1) {
+      share_numbers(range, origin, t);
+    } else {
+      share_pairs(range, origin, t);
+    }
+    const int64_t past = (round_up(keys, kStep) - keys) * kRowOperands;
+    std::fill_n(t.weights + keys * kRowOperands, past, Operand(0));
+    std::fill_n(t.dscores + keys * kRowOperands, past, Operand(0));
+  }
+
+  /// One vector of a tile's rows.
+  struct Rows {
+    Rows(const BackwardTile<Tile>& t, int64_t first)
+        : r(first),
+          lse(hn::Load(D(), t.lse + r)),
+          delta(hn::Load(D(), t.delta + r)),
+          positions(hn::Load(D(), t.positions + r)) {}
+    int64_t r;
+    hn::Vec<D> lse, delta, positions;
+  };
+  /// What a key has to do with them.
+  struct Share {
+    hn::Vec<D> weight, dscore;
+  };
+
+  HWY_INLINE Share share_of(const KeyRange& range, int64_t j, int64_t origin, const Rows& rows,
+                            const BackwardTile<Tile>& t) const {
+    const D d;
+    const auto score = hn::Load(d, t.scores + j * Tile::kRows + rows.r);
+    const auto dweight = hn::Load(d, t.dweights + j * Tile::kRows + rows.r);
+    auto weight = power_of(d, hn::MulSub(score, hn::Set(d, scale_ * kNat<C>), rows.lse));
+    if (range.masked) {
+      const auto seen = sees(d, p_.mask, rows.positions, range.begin + j, origin);
+      weight = hn::IfThenElseZero(seen, weight);
+    }
+    return {weight, hn::Mul(weight, hn::Sub(dweight, rows.delta))};
+  }
+
+  /// Weights overwrite the scores, and the scores' gradients those of the weights.
+  HWY_INLINE void share_numbers(const KeyRange& range, int64_t origin,
+                                const BackwardTile<Tile>& t) const {
     for (int64_t r = 0; r < Tile::kRows; r += Tile::kLanes) {
-      const auto lse = hn::Load(d, t.lse + r), delta = hn::Load(d, t.delta + r);
-      const auto positions = hn::Load(d, t.positions + r);
-      for (int64_t j = 0; j < keys; ++j) {
-        C* w = t.weights + j * Tile::kRows + r;
-        C* ds = t.dscores + j * Tile::kRows + r;
-        auto weight = exp_weight(d, hn::Sub(hn::Load(d, w), lse));
-        if (range.masked) {
-          weight = hn::IfThenElseZero(sees(d, p_.mask, positions, range.begin + j, origin), weight);
-        }
-        hn::Store(weight, d, w);
-        hn::Store(hn::Mul(weight, hn::Sub(hn::Load(d, ds), delta)), d, ds);
+      const Rows rows(t, r);
+      for (int64_t j = 0; j < range.size(); ++j) {
+        const Share share = share_of(range, j, origin, rows, t);
+        hn::Store(share.weight, D(), t.weights + j * Tile::kRows + r);
+        hn::Store(share.dscore, D(), t.dscores + j * Tile::kRows + r);
       }
     }
-    const int64_t past = (round_up(keys, kStep) - keys) * Tile::kRows;
-    std::fill_n(t.weights + keys * Tile::kRows, past, C(0));
-    std::fill_n(t.dscores + keys * Tile::kRows, past, C(0));
+  }
+
+  HWY_INLINE void share_pairs(const KeyRange& range, int64_t origin,
+                              const BackwardTile<Tile>& t) const {
+    static_assert(Tile::kVectors == 2);
+    const hn::RebindToUnsigned<D> pairs;
+    const Rows first(t, 0), second(t, Tile::kLanes);
+    for (int64_t j = 0; j < range.size(); j += 2) {
+      const bool alone = j + 1 == range.size();
+      const Share nothing{hn::Zero(D()), hn::Zero(D())};
+      const Share low[2] = {share_of(range, j, origin, first, t),
+                            alone ? nothing : share_of(range, j + 1, origin, first, t)};
+      const Share high[2] = {share_of(range, j, origin, second, t),
+                             alone ? nothing : share_of(range, j + 1, origin, second, t)};
+      for (int u = 0; u < 2; ++u) {
+        const int64_t to = (j + u) * kRowOperands;
+        hn::Store(pairs_of_lanes(D(), low[u].weight, high[u].weight), pairs, t.weights + to);
+        hn::Store(pairs_of_lanes(D(), low[u].dscore, high[u].dscore), pairs, t.dscores + to);
+      }
+      Operand* by_key = t.dscores_by_key + j / 2 * Tile::kRows;
+      hn::Store(make_pairs(D(), low[0].dscore, low[1].dscore), pairs, by_key);
+      hn::Store(make_pairs(D(), high[0].dscore, high[1].dscore), pairs, by_key + Tile::kLanes);
+    }
   }
 
   /// Adds a tile's share, of the keys from row `at` on, to dq, dk and dv.
   void accumulate(int64_t keys, int64_t at, const BackwardTile<Tile>& t) const {
-    product<true, true, Tile::kVectors>(D(), p_.key_size, keys, t.keys + at * t.key_columns,
-                                        t.key_columns, t.dscores, Tile::kRows, t.dq_t, Tile::kRows);
-    add_product(keys, t.weights, t.dout, t.value_columns, t.dv + at * t.value_columns);
-    add_product(keys, t.dscores, t.q, t.key_columns, t.dk + at * t.key_columns);
+    product<true, true, Tile::kVectors>(
+        D(), p_.key_size, packs<Tile>(keys), t.key_pairs + at / Tile::kPack * t.key_columns,
+        t.key_columns, t.dscores_by_key, Tile::kRows, t.dq_t, Tile::kRows);
+    add_product(keys, t.weights, t.dout_pairs, t.value_columns, t.dv + at * t.value_columns);
+    add_product(keys, t.dscores, t.q_pairs, t.key_columns, t.dk + at * t.key_columns);
   }
 
   /// c (keys, columns) += a (keys, rows) b (rows, columns).
-  static void add_product(int64_t keys, const C* a, const C* b, int64_t columns, C* c) {
+  static void add_product(int64_t keys, const Operand* a, const Operand* b, int64_t columns, C* c) {
     const hn::ScalableTag<C> d;
     constexpr int64_t kLanes = hn::MaxLanes(hn::ScalableTag<C>());
     int64_t i = 0;
     for (; i + 2 * kLanes <= columns; i += 2 * kLanes) {
-      product<false, true, 2>(d, keys, Tile::kRows, a, Tile::kRows, b + i, columns, c + i, columns);
+      product<false, true, 2>(d, keys, kRowOperands, a, kRowOperands, b + i, columns, c + i,
+                              columns);
     }
     if (i < columns) {
-      product<false, true, 1>(d, keys, Tile::kRows, a, Tile::kRows, b + i, columns, c + i, columns);
+      product<false, true, 1>(d, keys, kRowOperands, a, kRowOperands, b + i, columns, c + i,
+                              columns);
     }
   }
 
   void write_dq(int64_t b, int64_t kv_head, int64_t first, int64_t rows,
                 const BackwardTile<Tile>& t) {
-    const D d;
-    const auto scale = hn::Set(d, scale_);
-    for (int64_t i = 0; i < p_.key_size * Tile::kRows; i += Tile::kLanes) {
-      hn::Store(hn::Mul(scale, hn::Load(d, t.dq_t + i)), d, t.dq_t + i);
-    }
-    // The tile's q isn't needed any more.
-    transpose(t.dq_t, Tile::kRows, p_.key_size, Tile::kRows, t.q, t.key_columns);
+    transpose(t.dq_t, Tile::kRows, p_.key_size, Tile::kRows, t.dq, t.key_columns);
     for (int64_t r = 0; r < rows; ++r) {
-      write_rows(dq_, p_.index(b, kv_head, first + r), 1, 1, p_.key_size, t.q + r * t.key_columns,
-                 t.key_columns);
+      write_rows(dq_, p_.index(b, kv_head, first + r), 1, 1, p_.key_size, scale_,
+                 t.dq + r * t.key_columns, t.key_columns);
     }
   }
 
@@ -281,18 +370,20 @@ class BackwardPass {
     }
   }
 
-  /// Writes or adds `rows` rows of the scratch to the rows at, at + step, ... of a gradient.
+  /// Writes or adds `rows` rows of the scratch times `factor` to the rows at, at + step, ... of a
+  /// gradient.
   static void write_rows(Into& into, int64_t at, int64_t step, int64_t rows, int64_t width,
-                         const C* from, int64_t ldf) {
+                         C factor, const C* from, int64_t ldf) {
     if (!into.wanted()) {
       return;
     }
     const hn::ScalableTag<C> d;
+    const auto by = hn::Set(d, factor);
     S* to = into.tensor.template data<S>();
     for (int64_t r = 0; r < rows; ++r) {
       each_vector(d, 0, width, [&](At column) HWY_ATTR {
-        store_into(hn::Load(d, from + r * ldf + column.i), d, to + (at + r * step) * width, column,
-                   into.add);
+        store_into(hn::Mul(by, hn::Load(d, from + r * ldf + column.i)), d,
+                   to + (at + r * step) * width, column, into.add);
       });
     }
   }
@@ -310,7 +401,16 @@ void AttentionBackward(const AttentionInputs& in, const Tensor& out, const Tenso
                        const Tensor& dout, const Into& dq, const Into& dk, const Into& dv,
                        const Into& dsink) {
   for_type(in.q.dtype(), [&]<class S, class C>() {
-    using Tile = RowTile<hn::ScalableTag<C>, 2>;
+    using Wide = hn::ScalableTag<C>;
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (std::is_same_v<S, bf16>) {
+      if (has_native_bf16()) {
+        using Tile = RowTile<Wide, 2, Pair>;
+        return BackwardPass<Tile, S>(in, out, lse, dout, dq, dk, dv, dsink).run();
+      }
+    }
+#endif
+    using Tile = RowTile<Wide, 2>;
     BackwardPass<Tile, S>(in, out, lse, dout, dq, dk, dv, dsink).run();
   });
 }

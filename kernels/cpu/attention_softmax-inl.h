@@ -23,20 +23,23 @@ class RunningSoftmax {
   using C = typename Tile::C;
   using D = typename Tile::D;
 
-  RunningSoftmax(Pieces<C>& pieces, int64_t value_size)
+  /// `unit`: what a score of 1 means in nats.
+  RunningSoftmax(Pieces<C>& pieces, int64_t value_size, C unit)
       : out(pieces.take(round_up(value_size, kStep) * Tile::kRows)),
         max(pieces.take(Tile::kRows)),
         sum(pieces.take(Tile::kRows)),
-        value_size_(value_size) {}
+        value_size_(value_size),
+        unit_(unit) {}
 
   C* out;  // (Dv, rows): sum over keys of exp(score - max) * value
-  C* max;
+  C* max;  // in scores
   C* sum;
 
-  /// scores (keys, rows) become exp(scores - max), after max, sum and out have moved to the new
+  /// weights (keys, rows) = exp(scores - max), after max, sum and out have moved to the new
   /// maximum; their values are still to be added to out. A row whose keys are all hidden so far
-  /// counts them as 1 each, until its first real key scales that by 0.
-  void take(C* scores, int64_t keys) const {
+  /// counts them as 1 each, until its first real key scales that by 0. Numbers may overwrite the
+  /// scores; pairs are of neighbouring keys.
+  void take(const C* scores, int64_t keys, typename Tile::Operand* weights) const {
     const D d;
     for (int64_t r = 0; r < Tile::kRows; r += Tile::kLanes) {
       const auto old_max = hn::Load(d, max + r);
@@ -44,13 +47,23 @@ class RunningSoftmax {
       for (int64_t j = 0; j < keys; ++j) {
         new_max = hn::Max(new_max, hn::Load(d, scores + j * Tile::kRows + r));
       }
-      const auto shrink = exp_weight(d, hn::Sub(old_max, new_max));
+      const auto shrink = weight_of(old_max, new_max);
       auto new_sum = hn::Mul(shrink, hn::Load(d, sum + r));
-      for (int64_t j = 0; j < keys; ++j) {
-        C* s = scores + j * Tile::kRows + r;
-        const auto weight = exp_weight(d, hn::Sub(hn::Load(d, s), new_max));
+      const auto take_one = [&](int64_t j) HWY_ATTR {
+        const auto weight = weight_of(hn::Load(d, scores + j * Tile::kRows + r), new_max);
         new_sum = hn::Add(new_sum, weight);
-        hn::Store(weight, d, s);
+        return weight;
+      };
+      if constexpr (Tile::kPack == 1) {
+        for (int64_t j = 0; j < keys; ++j) {
+          hn::Store(take_one(j), d, weights + j * Tile::kRows + r);
+        }
+      } else {
+        for (int64_t j = 0; j < keys; j += 2) {
+          const auto low = take_one(j), high = j + 1 < keys ? take_one(j + 1) : hn::Zero(d);
+          hn::Store(make_pairs(d, low, high), hn::RebindToUnsigned<D>(),
+                    weights + j / 2 * Tile::kRows + r);
+        }
       }
       hn::Store(new_max, d, max + r);
       hn::Store(new_sum, d, sum + r);
@@ -64,8 +77,8 @@ class RunningSoftmax {
     for (int64_t r = 0; r < Tile::kRows; r += Tile::kLanes) {
       const auto from_max = hn::Load(d, from.max + r), my_max = hn::Load(d, max + r);
       const auto new_max = hn::Max(from_max, my_max);
-      const auto by_from = exp_weight(d, hn::Sub(from_max, new_max));
-      const auto by_mine = exp_weight(d, hn::Sub(my_max, new_max));
+      const auto by_from = weight_of(from_max, new_max);
+      const auto by_mine = weight_of(my_max, new_max);
       const auto join = [&](const C* x, C* y) HWY_ATTR {
         hn::Store(hn::MulAdd(by_from, hn::Load(d, x), hn::Mul(by_mine, hn::Load(d, y))), d, y);
       };
@@ -77,17 +90,23 @@ class RunningSoftmax {
     }
   }
 
-  /// Leaves the outputs in `out` and the log-sum-exp in `max`.
+  /// Leaves the outputs in `out` and the log-sum-exp, in nats, in `max`.
   void divide() const {
     const D d;
     for (int64_t r = 0; r < Tile::kRows; r += Tile::kLanes) {
       const auto total = hn::Load(d, sum + r);
       scale_out(r, hn::Div(hn::Set(d, C(1)), total));
-      hn::Store(hn::Add(hn::Load(d, max + r), hn::Log(d, total)), d, max + r);
+      const auto unit = hn::Set(d, unit_);
+      hn::Store(hn::MulAdd(hn::Load(d, max + r), unit, hn::Log(d, total)), d, max + r);
     }
   }
 
  private:
+  HWY_INLINE hn::Vec<D> weight_of(hn::Vec<D> score, hn::Vec<D> of_max) const {
+    const D d;
+    return power_of(d, hn::Mul(hn::Sub(score, of_max), hn::Set(d, unit_ * kNat<C>)));
+  }
+
   HWY_INLINE void scale_out(int64_t r, hn::Vec<D> by) const {
     const D d;
     for (int64_t i = 0; i < value_size_; ++i) {
@@ -97,6 +116,7 @@ class RunningSoftmax {
   }
 
   int64_t value_size_;
+  C unit_;
 };
 
 }  // namespace headroom::kernels::cpu::HWY_NAMESPACE

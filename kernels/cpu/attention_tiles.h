@@ -77,7 +77,7 @@ inline KeyRange visible_keys(const AttentionSizes& p, int64_t b, int64_t n, int6
     if (end <= oldest) {
       end = std::min(end, p.mask.sinks);
     } else if (begin >= p.mask.sinks) {
-      begin = std::max(begin, oldest);
+      begin = std::max(begin, oldest / 2 * 2);  // positions may be taken two by two
     }
     masked = masked || (begin <= last - p.mask.window && end > p.mask.sinks);
   }
@@ -110,6 +110,12 @@ class Pieces {
     const int64_t at = used_;
     used_ += round_up(count, 64);
     return memory_ == nullptr ? nullptr : memory_ + at;
+  }
+  /// A piece of another type of the same size.
+  template <class T>
+  T* take_as(int64_t count) {
+    static_assert(sizeof(T) == sizeof(C));
+    return reinterpret_cast<T*>(take(count));
   }
   int64_t used() const { return used_; }
 
