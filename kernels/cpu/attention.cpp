@@ -179,7 +179,7 @@ class ForwardPass {
       std::fill_n(running.out, round_up(p_.value_size, kStep) * Tile::kRows, C(0));
       for (int64_t r = 0; r < Tile::kRows; ++r) {
         const int64_t head = kv_head * p_.group + (item.first + r) % p_.group;
-        running.max[r] = sink ? sink_logits_[head] / scale_ : static_cast<C>(kHidden);
+        running.max[r] = sink ? sink_logits_[head] * kNat<C> : static_cast<C>(kHidden);
         running.sum[r] = sink ? C(1) : C(0);
       }
     }

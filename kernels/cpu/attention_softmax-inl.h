@@ -13,8 +13,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::cpu::HWY_NAMESPACE {
 
-/// A score that no real one comes near: its exponential is 0 beside any other.
-inline constexpr double kHidden = -1e30;
+/// A score that no real one comes near: its exponential is 0 beside any other. A power of 2, so
+/// that its products are exact.
+inline constexpr double kHidden = -0x1p100;
 
 /// The running softmax of a tile's rows over the keys seen so far.
 template <class Tile>
@@ -29,10 +30,10 @@ class RunningSoftmax {
         max(pieces.take(Tile::kRows)),
         sum(pieces.take(Tile::kRows)),
         value_size_(value_size),
-        unit_(unit) {}
+        unit_(unit * kNat<C>) {}
 
   C* out;  // (Dv, rows): sum over keys of exp(score - max) * value
-  C* max;  // in scores
+  C* max;  // as power_of() takes it: the largest score times its unit
   C* sum;
 
   /// weights (keys, rows) = exp(scores - max), after max, sum and out have moved to the new
@@ -42,15 +43,17 @@ class RunningSoftmax {
   void take(const C* scores, int64_t keys, typename Tile::Operand* weights) const {
     const D d;
     for (int64_t r = 0; r < Tile::kRows; r += Tile::kLanes) {
-      const auto old_max = hn::Load(d, max + r);
-      auto new_max = old_max;
+      const auto unit = hn::Set(d, unit_), old_max = hn::Load(d, max + r);
+      auto new_max = hn::Set(d, static_cast<C>(kHidden));
       for (int64_t j = 0; j < keys; ++j) {
         new_max = hn::Max(new_max, hn::Load(d, scores + j * Tile::kRows + r));
       }
-      const auto shrink = weight_of(old_max, new_max);
+      new_max = hn::Max(old_max, hn::Mul(new_max, unit));
+      const auto shrink = power_of(d, hn::Sub(old_max, new_max));
       auto new_sum = hn::Mul(shrink, hn::Load(d, sum + r));
       const auto take_one = [&](int64_t j) HWY_ATTR {
-        const auto weight = weight_of(hn::Load(d, scores + j * Tile::kRows + r), new_max);
+        const auto score = hn::Load(d, scores + j * Tile::kRows + r);
+        const auto weight = power_of(d, hn::MulSub(score, unit, new_max));
         new_sum = hn::Add(new_sum, weight);
         return weight;
       };
@@ -77,8 +80,8 @@ class RunningSoftmax {
     for (int64_t r = 0; r < Tile::kRows; r += Tile::kLanes) {
       const auto from_max = hn::Load(d, from.max + r), my_max = hn::Load(d, max + r);
       const auto new_max = hn::Max(from_max, my_max);
-      const auto by_from = weight_of(from_max, new_max);
-      const auto by_mine = weight_of(my_max, new_max);
+      const auto by_from = power_of(d, hn::Sub(from_max, new_max));
+      const auto by_mine = power_of(d, hn::Sub(my_max, new_max));
       const auto join = [&](const C* x, C* y) HWY_ATTR {
         hn::Store(hn::MulAdd(by_from, hn::Load(d, x), hn::Mul(by_mine, hn::Load(d, y))), d, y);
       };
@@ -96,17 +99,12 @@ class RunningSoftmax {
     for (int64_t r = 0; r < Tile::kRows; r += Tile::kLanes) {
       const auto total = hn::Load(d, sum + r);
       scale_out(r, hn::Div(hn::Set(d, C(1)), total));
-      const auto unit = hn::Set(d, unit_);
-      hn::Store(hn::MulAdd(hn::Load(d, max + r), unit, hn::Log(d, total)), d, max + r);
+      const auto nats = hn::Set(d, 1 / kNat<C>);
+      hn::Store(hn::MulAdd(hn::Load(d, max + r), nats, hn::Log(d, total)), d, max + r);
     }
   }
 
  private:
-  HWY_INLINE hn::Vec<D> weight_of(hn::Vec<D> score, hn::Vec<D> of_max) const {
-    const D d;
-    return power_of(d, hn::Mul(hn::Sub(score, of_max), hn::Set(d, unit_ * kNat<C>)));
-  }
-
   HWY_INLINE void scale_out(int64_t r, hn::Vec<D> by) const {
     const D d;
     for (int64_t i = 0; i < value_size_; ++i) {
@@ -116,7 +114,7 @@ class RunningSoftmax {
   }
 
   int64_t value_size_;
-  C unit_;
+  C unit_;  // of scores, as power_of() takes them
 };
 
 }  // namespace headroom::kernels::cpu::HWY_NAMESPACE
