@@ -43,7 +43,7 @@ double ceiling(const Work& work) {
 void time(benchmark::State& state, const std::function<Work()>& make) {
   const Work work = make();
   work.call();  // first use: pages, compiled primitives
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     work.call();
   }
   const double units =
