@@ -39,6 +39,20 @@ dnnl::memory::desc matrix(int64_t stack, int64_t rows, int64_t cols, Transpose t
   return {shape, onednn_type(dtype), strides};
 }
 
+/// For its lifetime this thread's products are planned for itself alone, where `wanted`.
+class OneThread {
+ public:
+  explicit OneThread(bool wanted) : before_(omp_get_max_threads()) {
+    omp_set_num_threads(wanted ? 1 : before_);
+  }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
 /// oneDNN's engine and the primitives made so far; making one compiles code, so each is made once.
 class OneDnn {
  public:
@@ -68,6 +82,8 @@ class OneDnn {
   };
 
   Entry make(const Product& p) const {
+    // A product inside a parallel region is one thread's.
+    const OneThread one(omp_in_parallel() != 0);
     const auto a = matrix(p.stack, p.m, p.k, p.ta, p.operands);
     const auto b = matrix(p.stack, p.k, p.n, p.tb, p.operands);
     const auto out = matrix(p.stack, p.m, p.n, Transpose::no, p.result);
@@ -90,6 +106,64 @@ class OneDnn {
   dnnl::stream stream_{engine_};
   std::map<Product, Entry> cache_;
 };
+
+void multiply(const Product& p, const void* a, const void* b, void* out) {
+  // Each thread that multiplies has its own: neither the map nor oneDNN's scratch is for sharing.
+  thread_local OneDnn onednn;
+  onednn.run(p, a, b, out);
+}
+
+// Threads keep to their rows. Every kernel gives a thread the same part of the rows (parallel.h),
+// so that what one leaves behind, the next finds in the caches of the core that needs it; cores may
+// share nothing nearer than memory. oneDNN's own division knows nothing of that.
+
+/// Rows below which a product is left to oneDNN, which divides columns too.
+constexpr int64_t kRowsOfThread = 32;
+
+bool splits_rows(const Product& p) {
+  return p.stack == 1 && p.ta == Transpose::no && omp_in_parallel() == 0 &&
+         p.m >= kRowsOfThread * omp_get_max_threads();
+}
+
+void multiply_rows(const Product& p, const Tensor& a, const Tensor& b, Tensor& out) {
+  const auto* pa = static_cast<const std::byte*>(a.raw());
+  auto* po = static_cast<std::byte*>(out.raw());
+  const int64_t a_row = p.k * static_cast<int64_t>(size_of(p.operands));
+  const int64_t out_row = p.n * static_cast<int64_t>(size_of(p.result));
+  parallel_ranges(p.m, kRowsOfThread / 2, [&](int64_t begin, int64_t end) {
+    Product part = p;
+    part.m = end - begin;
+    multiply(part, pa + begin * a_row, b.raw(), po + begin * out_row);
+  });
+}
+
+/// The gradient of a matrix sums over rows that the threads divide. Each sums its own, where the
+/// sums are smaller than the rows they are made of.
+bool splits_sum(const Product& p) {
+  const int64_t threads = omp_get_max_threads();
+  const int64_t sums = p.m * p.n * static_cast<int64_t>(sizeof(float)) * 2;
+  const int64_t rows = p.k * (p.m + p.n) * static_cast<int64_t>(size_of(p.operands));
+  return p.stack == 1 && p.ta == Transpose::yes && p.tb == Transpose::no &&
+         p.result == DType::f32 && omp_in_parallel() == 0 && threads > 1 &&
+         p.k >= kRowsOfThread * threads && sums * (threads - 1) <= rows;
+}
+
+/// Returns what the threads but the first have summed, to be added to out: (threads - 1, M, N).
+Tensor multiply_sum(const Product& p, const Tensor& a, const Tensor& b, Tensor& out) {
+  const auto* pa = static_cast<const std::byte*>(a.raw());
+  const auto* pb = static_cast<const std::byte*>(b.raw());
+  const auto element = static_cast<int64_t>(size_of(p.operands));
+  Tensor others = Tensor::empty({omp_get_max_threads() - 1, p.m, p.n}, DType::f32);
+  parallel_ranges(p.k, kRowsOfThread / 2, [&](int64_t begin, int64_t end) {
+    const int thread = omp_get_thread_num();
+    Product part = p;
+    part.k = end - begin;
+    part.add = p.add && thread == 0;
+    float* sum = thread == 0 ? out.data<float>() : others.data<float>() + (thread - 1) * p.m * p.n;
+    multiply(part, pa + begin * p.m * element, pb + begin * p.n * element, sum);
+  });
+  return others;
+}
 
 std::vector<double> transposed(const double* x, int64_t rows, int64_t cols) {
   std::vector<double> t(static_cast<size_t>(rows * cols));
@@ -144,10 +218,15 @@ void CpuBackend::matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpos
   } else if (result.rank() == 2 && m <= kFewRows && ta == Transpose::no && tb == Transpose::yes &&
              !out.add) {
     few_rows(a, b, result);
+  } else if (splits_rows(product)) {
+    multiply_rows(product, a, b, result);
+  } else if (splits_sum(product)) {
+    const Tensor others = multiply_sum(product, a, b, result);
+    for (int64_t i = 0; i < others.dim(0); ++i) {
+      scale(others.rows(i, i + 1), 1.0, {result.reshape({1, m, n}), true});
+    }
   } else {
-    // Each thread that multiplies has its own: neither the map nor oneDNN's scratch is for sharing.
-    thread_local OneDnn onednn;
-    onednn.run(product, a.raw(), b.raw(), result.raw());
+    multiply(product, a.raw(), b.raw(), result.raw());
   }
 }
 
