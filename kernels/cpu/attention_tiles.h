@@ -6,7 +6,9 @@
 #include <hwy/cache_control.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/cpu/parallel.h"
@@ -127,19 +129,39 @@ class Pieces {
 /// Scores below which waking the other threads costs more than it saves.
 inline constexpr int64_t kSerialScores = 8192;
 
-/// Calls f(item) for each of n items that share no output; whoever is free takes the next.
+/// A thread's items; whoever has none left takes from the others. On a cache line of its own.
+struct alignas(64) ItemQueue {
+  std::atomic<int64_t> next{0};
+  int64_t end = 0;
+};
+
+/// Calls f(item) for each of n items that share no output. A thread begins with the part of the
+/// items that it has of the rows in other kernels (parallel.h), whose data its core still holds,
+/// and helps the others when it is done.
 template <class F>
 void each_item(int64_t n, bool parallel, const F& f) {
-  if (!parallel || n <= 1 || omp_in_parallel() != 0) {
+  const auto threads = static_cast<int>(std::min<int64_t>(omp_get_max_threads(), n));
+  if (!parallel || threads <= 1 || omp_in_parallel() != 0) {
     for (int64_t i = 0; i < n; ++i) {
       f(i);
     }
     return;
   }
+  std::vector<ItemQueue> queues(static_cast<size_t>(threads));
+  for (int64_t t = 0; t < threads; ++t) {
+    queues[static_cast<size_t>(t)].next = n * t / threads;
+    queues[static_cast<size_t>(t)].end = n * (t + 1) / threads;
+  }
   FirstException exception;
-#pragma omp parallel for schedule(dynamic, 1)
-  for (int64_t i = 0; i < n; ++i) {
-    exception.catch_from([&] { f(i); });
+#pragma omp parallel num_threads(threads)
+  {
+    const auto me = static_cast<size_t>(omp_get_thread_num());
+    for (size_t i = 0; i < queues.size(); ++i) {
+      ItemQueue& queue = queues[(me + i) % queues.size()];
+      for (int64_t item = queue.next++; item < queue.end; item = queue.next++) {
+        exception.catch_from([&] { f(item); });
+      }
+    }
   }
   exception.rethrow();
 }
