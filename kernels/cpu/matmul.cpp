@@ -120,9 +120,12 @@ void multiply(const Product& p, const void* a, const void* b, void* out) {
 /// Rows below which a product is left to oneDNN, which divides columns too.
 constexpr int64_t kRowsOfThread = 32;
 
+/// Whether each thread multiplies its own rows: not where every thread's reading of the whole
+/// second matrix would cost more than the rows that it finds at home save.
 bool splits_rows(const Product& p) {
+  const int64_t threads = omp_get_max_threads();
   return p.stack == 1 && p.ta == Transpose::no && omp_in_parallel() == 0 &&
-         p.m >= kRowsOfThread * omp_get_max_threads();
+         p.m >= kRowsOfThread * threads && (threads - 1) * p.n * p.k <= p.m * (p.n + p.k) / 2;
 }
 
 void multiply_rows(const Product& p, const Tensor& a, const Tensor& b, Tensor& out) {
