@@ -6,6 +6,8 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/training.h"
+#include "configs/count.h"
+#include "experiments/ceilings.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
 
@@ -22,6 +24,8 @@ void print_result(const Common& common, const train::TrainResult& result,
                 {"best_step", result.best_step},
                 {"tokens", result.tokens},
                 {"params", result.parameters},
+                {"peak_rss_bytes", experiments::peak_resident_bytes()},
+                {"planned_bytes", result.planned_bytes},
                 {"seconds", result.seconds}});
     return;
   }
@@ -29,9 +33,11 @@ void print_result(const Common& common, const train::TrainResult& result,
       fmt::format("best validation loss  {:.4f} nats per token (step {})\n"
                   "final validation loss {:.4f} nats per token (step {})\n"
                   "trained               {} tokens in {}\n"
+                  "memory                {} at most, {} planned\n"
                   "run folder            {}\n",
                   result.best_loss, result.best_step, result.final_loss, result.step, result.tokens,
-                  clock(result.seconds), folder.string()));
+                  clock(result.seconds), configs::human_bytes(experiments::peak_resident_bytes()),
+                  configs::human_bytes(result.planned_bytes), folder.string()));
 }
 
 int run(const TrainingOptions& options, const Common& common) {

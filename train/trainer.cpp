@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "configs/memory.h"
 #include "kernels/threads.h"
 #include "kernels/trace.h"
 #include "train/metrics.h"
@@ -198,6 +199,8 @@ TrainResult train(const configs::Config& config, const TrainOptions& options, Ob
   result.tokens = state.step * run.batches->tokens_per_step();
   result.seconds = trainer.seconds();
   result.parameters = run.parameters;
+  result.planned_bytes = configs::total_bytes(configs::training_memory(
+      config, run.model->vocab_size(), static_cast<int64_t>(size_of(run.precision.dtype))));
   return result;
 }
 

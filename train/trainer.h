@@ -22,6 +22,7 @@ struct TrainResult {
   int64_t tokens = 0;  // trained on
   double seconds = 0;  // spent, earlier parts included
   int64_t parameters = 0;
+  int64_t planned_bytes = 0;  // of memory: configs::training_memory
 };
 
 /// Trains `config` into a run folder. The same config, seed, threads and kind of processor give the
