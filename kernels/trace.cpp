@@ -1,7 +1,7 @@
 // Recording phases and kernels.
 #include "kernels/trace.h"
 
-#include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "tensor/check.h"
@@ -9,6 +9,8 @@
 namespace headroom::kernels {
 
 namespace {
+
+std::atomic<bool> recording = false;
 
 /// Passes everything on; copies and fills with zeros are recorded as kernels.
 class TracedAllocator final : public Allocator {
@@ -36,11 +38,9 @@ class TracedAllocator final : public Allocator {
   Allocator& inner_;
 };
 
-bool same(const char* a, const char* b) { return a == b || std::strcmp(a, b) == 0; }
-
 PhaseTotal& find_phase(PhaseTotal& in, const char* name) {
   for (const auto& phase : in.phases) {
-    if (same(phase->name, name)) {
+    if (std::strcmp(phase->name, name) == 0) {
       return *phase;
     }
   }
@@ -50,8 +50,13 @@ PhaseTotal& find_phase(PhaseTotal& in, const char* name) {
 }
 
 KernelTotal& find_kernel(PhaseTotal& in, const char* name) {
+  for (KernelTotal& kernel : in.kernels) {  // nearly always the very same literal
+    if (kernel.name == name) {
+      return kernel;
+    }
+  }
   for (KernelTotal& kernel : in.kernels) {
-    if (same(kernel.name, name)) {
+    if (std::strcmp(kernel.name, name) == 0) {
       return kernel;
     }
   }
@@ -76,10 +81,11 @@ std::string to_string(const Operands& operands) {
 }
 
 Trace::Trace(size_t most_events) : most_events_(most_events), allocator_before_(allocator(kCpu)) {
-  check(current_ == nullptr, "[trace] this thread is being recorded already");
-  events_.reserve(most_events);  // pages that no event touches cost nothing
+  events_.resize(most_events);  // so that no page is new to the system while kernels are timed
+  events_.clear();
   open_.push_back({&root_, 0});
   allocator_ = std::make_unique<TracedAllocator>(allocator_before_);
+  check(!recording.exchange(true), "[trace] another recording is under way");
   install_allocator(Device::Type::cpu, *allocator_);
   current_ = this;
 }
@@ -87,6 +93,7 @@ Trace::Trace(size_t most_events) : most_events_(most_events), allocator_before_(
 Trace::~Trace() {
   current_ = nullptr;
   install_allocator(Device::Type::cpu, allocator_before_);
+  recording = false;
 }
 
 int64_t Trace::now() const {

@@ -50,13 +50,13 @@ struct PhaseTotal {
   std::vector<std::unique_ptr<PhaseTotal>> phases;
 };
 
-/// A recording of the thread that made it; other threads go on unrecorded. It outlives the phases
-/// that begin under it.
+/// A recording of the thread that made it; other threads go on unrecorded. There is one at a time,
+/// and it outlives the phases that begin under it.
 class Trace {
  public:
   static constexpr size_t kMostEvents = 400'000;  // 40 MB here, 60 MB as JSON
-  /// Begins to record. Beyond `most_events` events only the sums go on. Throws Error when this
-  /// thread has a trace already.
+  /// Begins to record. Beyond `most_events` events only the sums go on. Throws Error while there
+  /// is another trace.
   explicit Trace(size_t most_events = kMostEvents);
   ~Trace();
   Trace(const Trace&) = delete;

@@ -65,11 +65,16 @@ class TracedBackend final : public Backend {
     static constexpr const char* kNotes[2][2][2] = {{{"NN", "NN +="}, {"NT", "NT +="}},
                                                     {{"TN", "TN +="}, {"TT", "TT +="}}};
     const bool a_turned = ta == Transpose::yes, b_turned = tb == Transpose::yes;
-    const Kernel kernel("matmul",
-                        {.sizes = {out.tensor.dim(0), out.tensor.dim(1), a.dim(a_turned ? 0 : 1)},
-                         .count = 3,
-                         .dtype = a.dtype(),
-                         .note = kNotes[a_turned][b_turned][out.add]});
+    const int64_t m = out.tensor.dim(-2), n = out.tensor.dim(-1), k = a.dim(a_turned ? -2 : -1);
+    Operands operands{.sizes = {m, n, k},
+                      .count = 3,
+                      .dtype = a.dtype(),
+                      .note = kNotes[a_turned][b_turned][out.add]};
+    if (out.tensor.rank() == 3) {
+      operands.sizes = {out.tensor.dim(0), m, n, k};
+      operands.count = 4;
+    }
+    const Kernel kernel("matmul", operands);
     inner_.matmul(a, ta, b, tb, out);
   }
   void add_bias(Tensor& x, const Tensor& bias) override {
