@@ -52,15 +52,17 @@ Variable attention(const Variable& q, const Variable& k, const Variable& v, cons
                         !options.q_sink.defined()),
         "[attention] gradients flow through the dense view of k and v, not through a cache");
   const Tensor sink_logits = options.sink_logits.defined() ? options.sink_logits.value() : Tensor();
-  const kernels::AttentionInputs in{q.value(),   options.q_sink, kv,
-                                    sink_logits, options.mask,   options.scale};
+  kernels::AttentionInputs in{q.value(),   options.q_sink, kv,
+                              sink_logits, options.mask,   options.scale};
   Tensor out = Tensor::empty(q.shape().with_last(kv.v.dim(2)), q.dtype(), q.device());
   Tensor lse = Tensor::empty({q.dim(0), q.dim(1), q.dim(2)}, compute_type(q.dtype()), q.device());
   backend(q.device()).attention(in, out, lse);
-  return record("attention", out, {q, k, v, options.sink_logits}, [in, out, lse](Gradients& g) {
-    backend(out.device())
-        .attention_backward(in, out, lse, g.of(), g.into(0), g.into(1), g.into(2), g.into(3));
-  });
+  return record("attention", out, {q, k, v, options.sink_logits},
+                [in = std::move(in), out, lse](Gradients& g) {
+                  backend(out.device())
+                      .attention_backward(in, out, lse, g.of(), g.into(0), g.into(1), g.into(2),
+                                          g.into(3));
+                });
 }
 
 }  // namespace headroom::autograd

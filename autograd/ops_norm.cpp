@@ -14,11 +14,11 @@ const Tensor& optional(const Variable& v) { return v.defined() ? v.value() : kAb
 void check_norm(const Variable& x, const Variable& w, const Variable& b) {
   const Shape shape{x.dim(-1)};
   const DType type = compute_type(x.dtype());
-  for (const Variable& v : {w, b}) {
-    if (v.defined()) {
-      check(v.shape() == shape && v.dtype() == type,
+  for (const Variable* v : {&w, &b}) {
+    if (v->defined()) {
+      check(v->shape() == shape && v->dtype() == type,
             "[norm] weights of {} activations of width {} must be {} {}: got {} {}",
-            name_of(x.dtype()), x.dim(-1), name_of(type), shape, name_of(v.dtype()), v.shape());
+            name_of(x.dtype()), x.dim(-1), name_of(type), shape, name_of(v->dtype()), v->shape());
     }
   }
 }
@@ -52,23 +52,22 @@ std::pair<Variable, Variable> add_norm(NormKind kind, const Variable& x, const V
   Tensor stats = stats_for(x);
   backend(x.device())
       .norm(kind, x.value(), delta.value(), optional(w), optional(b), eps, sum, y, stats);
-  const auto outputs = record("add_norm", {sum, y}, {x, delta, w, b},
-                              [kind, sum, weights = optional(w), stats](Gradients& g) {
-                                if (!g.of(1).defined()) {  // only the sum was used
-                                  g.add(0, g.of(0));
-                                  g.add(1, g.of(0));
-                                  return;
-                                }
-                                // x and delta have the same gradient: one buffer serves both, and
-                                // is copied only if one of them is added to.
-                                Tensor dsum = Tensor::empty(sum.shape(), sum.dtype(), sum.device());
-                                backend(sum.device())
-                                    .norm_backward(kind, sum, weights, stats, g.of(1), g.of(0),
-                                                   {dsum}, g.into(2), g.into(3));
-                                g.add(0, dsum);
-                                g.add(1, dsum);
-                              });
-  return {outputs[0], outputs[1]};
+  return record("add_norm", sum, y, {x, delta, w, b},
+                [kind, sum, weights = optional(w), stats](Gradients& g) {
+                  if (!g.of(1).defined()) {  // only the sum was used
+                    g.add(0, g.of(0));
+                    g.add(1, g.of(0));
+                    return;
+                  }
+                  // x and delta have the same gradient: one buffer serves both, and
+                  // is copied only if one of them is added to.
+                  Tensor dsum = Tensor::empty(sum.shape(), sum.dtype(), sum.device());
+                  backend(sum.device())
+                      .norm_backward(kind, sum, weights, stats, g.of(1), g.of(0), {dsum}, g.into(2),
+                                     g.into(3));
+                  g.add(0, dsum);
+                  g.add(1, dsum);
+                });
 }
 
 }  // namespace headroom::autograd

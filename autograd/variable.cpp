@@ -1,6 +1,7 @@
 // The tape and the walk back along it.
 #include "autograd/variable.h"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <utility>
@@ -13,15 +14,6 @@ std::atomic<int64_t> node_count{0};
 std::atomic<uint64_t> next_sequence{0};
 const Tensor kAbsent;
 }  // namespace
-
-struct Variable::State {
-  Tensor value;
-  Tensor grad;
-  bool requires_grad = false;
-  std::shared_ptr<Node> producer;  // absent for leaves
-  Tensor converted;                // value in another type, see as()
-  uint64_t version = 0, converted_version = 0;
-};
 
 struct Variable::Node {
   Node(const char* name, std::vector<Variable> from, Backward how)
@@ -44,11 +36,9 @@ Variable::Variable(Tensor value, bool requires_grad) : state_(std::make_shared<S
   state_->requires_grad = requires_grad;
 }
 
-const Tensor& Variable::value() const {
-  check(defined(), "[autograd] asked for the value of an absent variable");
-  return state_->value;
+void Variable::throw_absent() {
+  throw Error("[autograd] asked for the value of an absent variable");
 }
-bool Variable::requires_grad() const { return defined() && state_->requires_grad; }
 const Tensor& Variable::grad() const {
   if (state_ == nullptr) {
     return kAbsent;
@@ -64,14 +54,16 @@ const Tensor& Variable::as(DType dtype) const {
   if (s.value.dtype() == dtype) {
     return s.value;
   }
-  if (!s.converted.defined() || s.converted.dtype() != dtype || s.converted_version != s.version) {
-    if (!s.converted.defined() || s.converted.dtype() != dtype) {
-      s.converted = Tensor::empty(s.value.shape(), dtype, s.value.device());
-    }
-    kernels::backend(device()).cast(s.value, s.converted);
-    s.converted_version = s.version;
+  const bool made = s.converted != nullptr && s.converted->value.dtype() == dtype;
+  if (!made) {
+    s.converted = std::make_unique<Converted>();
+    s.converted->value = Tensor::empty(s.value.shape(), dtype, s.value.device());
   }
-  return s.converted;
+  if (!made || s.converted->version != s.version) {
+    kernels::backend(device()).cast(s.value, s.converted->value);
+    s.converted->version = s.version;
+  }
+  return s.converted->value;
 }
 
 Variable Variable::reshape(const Shape& shape) const {
@@ -179,31 +171,22 @@ void Gradients::finish() {
   }
 }
 
-std::vector<Variable> record(const char* op, std::vector<Tensor> values,
-                             std::vector<Variable> inputs, Backward backward) {
-  bool wanted = false;
-  for (const Variable& input : inputs) {
-    wanted = wanted || input.requires_grad();
-  }
-  wanted = wanted && recording_on;
-  const auto node =
-      wanted ? std::make_shared<Variable::Node>(op, std::move(inputs), std::move(backward))
-             : nullptr;
+bool recorded(Inputs inputs) {
+  return recording_on && std::any_of(inputs.begin(), inputs.end(),
+                                     [](const Variable& input) { return input.requires_grad(); });
+}
+
+std::vector<Variable> record_always(const char* op, std::vector<Tensor> values,
+                                    std::vector<Variable> inputs, Backward backward) {
+  const auto node = std::make_shared<Variable::Node>(op, std::move(inputs), std::move(backward));
   std::vector<Variable> outputs;
   for (Tensor& value : values) {
-    Variable output(std::move(value), wanted);
-    if (node != nullptr) {
-      output.state_->producer = node;
-      node->outputs.push_back(output.state_);
-    }
+    Variable output(std::move(value), true);
+    output.state_->producer = node;
+    node->outputs.push_back(output.state_);
     outputs.push_back(std::move(output));
   }
   return outputs;
-}
-
-Variable record(const char* op, Tensor value, std::vector<Variable> inputs, Backward backward) {
-  std::vector<Tensor> values{std::move(value)};
-  return record(op, std::move(values), std::move(inputs), std::move(backward))[0];
 }
 
 NoGrad::NoGrad() : before_(std::exchange(recording_on, false)) {}

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -26,13 +27,18 @@ class Variable {
   explicit Variable(Tensor value, bool requires_grad = false);
 
   bool defined() const { return state_ != nullptr; }
-  const Tensor& value() const;
+  const Tensor& value() const {
+    if (state_ == nullptr) [[unlikely]] {
+      throw_absent();
+    }
+    return state_->value;
+  }
   const Shape& shape() const { return value().shape(); }
   int64_t dim(int i) const { return value().dim(i); }
   DType dtype() const { return value().dtype(); }
   Device device() const { return value().device(); }
 
-  bool requires_grad() const;
+  bool requires_grad() const { return state_ != nullptr && state_->requires_grad; }
   /// The sum of the gradients of all backward passes since clear_grad(); absent when there was
   /// none.
   const Tensor& grad() const;
@@ -56,11 +62,23 @@ class Variable {
   uint64_t version() const;
 
  private:
-  struct State;
   struct Node;
+  struct Converted {
+    Tensor value;
+    uint64_t version = 0;  // of the value it was made from
+  };
+  struct State {
+    Tensor value;
+    Tensor grad;
+    bool requires_grad = false;
+    std::shared_ptr<Node> producer;        // absent for leaves
+    std::unique_ptr<Converted> converted;  // see as()
+    uint64_t version = 0;
+  };
+  [[noreturn]] static void throw_absent();
   friend class Gradients;
-  friend std::vector<Variable> record(const char*, std::vector<Tensor>, std::vector<Variable>,
-                                      Backward);
+  friend std::vector<Variable> record_always(const char*, std::vector<Tensor>,
+                                             std::vector<Variable>, Backward);
   std::shared_ptr<State> state_;
 };
 
@@ -89,13 +107,6 @@ class Gradients {
   std::vector<std::pair<size_t, Tensor>> apart_;
 };
 
-/// The result of an operator: remembers `backward` when an input requires a gradient and recording
-/// is on, and is a plain value otherwise.
-Variable record(const char* op, Tensor value, std::vector<Variable> inputs, Backward backward);
-/// The same for operators with several outputs.
-std::vector<Variable> record(const char* op, std::vector<Tensor> values,
-                             std::vector<Variable> inputs, Backward backward);
-
 /// While one lives, this thread records nothing and keeps nothing.
 class NoGrad {
  public:
@@ -108,6 +119,38 @@ class NoGrad {
   bool before_;
 };
 bool recording();
+
+/// An operator's inputs, by reference: absent ones are allowed.
+using Inputs = std::initializer_list<std::reference_wrapper<const Variable>>;
+/// Whether an operator on these inputs will be recorded: recording is on and one of them requires
+/// a gradient.
+bool recorded(Inputs inputs);
+
+/// The tape's end of record(): one node for several outputs.
+std::vector<Variable> record_always(const char* op, std::vector<Tensor> values,
+                                    std::vector<Variable> inputs, Backward backward);
+
+/// The result of an operator: remembers `backward`, a Backward, when the operator is recorded, and
+/// is a plain value otherwise, for which nothing but that value is allocated.
+template <class F>
+Variable record(const char* op, Tensor value, Inputs inputs, F backward) {
+  if (!recorded(inputs)) {
+    return Variable(std::move(value));
+  }
+  return record_always(op, {std::move(value)}, {inputs.begin(), inputs.end()},
+                       std::move(backward))[0];
+}
+/// The same for operators with two outputs.
+template <class F>
+std::pair<Variable, Variable> record(const char* op, Tensor first, Tensor second, Inputs inputs,
+                                     F backward) {
+  if (!recorded(inputs)) {
+    return {Variable(std::move(first)), Variable(std::move(second))};
+  }
+  const auto outputs = record_always(op, {std::move(first), std::move(second)},
+                                     {inputs.begin(), inputs.end()}, std::move(backward));
+  return {outputs[0], outputs[1]};
+}
 
 /// Tape nodes alive in this process: 0 during generation and after every backward pass.
 int64_t live_nodes();

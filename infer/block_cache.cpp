@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace headroom::infer {
 
@@ -50,7 +51,7 @@ KVView BlockCache::append(int64_t layer, const Tensor& k, const Tensor& v, const
 
 void BlockCache::check_room(const Layer& layer, const Tensor& k, const Tensor& counts) const {
   check(k.rank() == 4 && k.dim(0) == batch_ && counts.numel() == batch_,
-        "[cache] made for {} sequences: got keys {} and {} counts", batch_, to_string(k.shape()),
+        "[cache] made for {} sequences: got keys {} and {} counts", batch_, k.shape(),
         counts.numel());
   check(k.dim(2) == layer.k.dim(1) && k.dim(3) == layer.k.dim(2) && k.dtype() == layer.k.dtype(),
         "[cache] made for {} heads of {} in {}: got {} of {} in {}", layer.k.dim(1), layer.k.dim(2),
@@ -83,12 +84,22 @@ void BlockCache::write(const Tensor& from, int64_t row, Tensor& to, int64_t sequ
   }
 }
 
-KVView BlockCache::view(const Layer& layer, const Tensor& counts) const {
+KVView BlockCache::view(const Layer& layer, const Tensor& counts) {
+  if (layer.lengths != tables_lengths_ || !tables_.counts.same_memory(counts)) {
+    build_tables(layer.lengths, counts);
+  }
+  KVView shown = &layer == &layers_.back() ? std::exchange(tables_, {}) : tables_;
+  shown.k = layer.k;
+  shown.v = layer.v;
+  return shown;
+}
+
+void BlockCache::build_tables(const std::vector<int64_t>& all_lengths, const Tensor& counts) {
   std::vector<std::vector<int64_t>> visible;
   size_t blocks = 1;
   std::vector<int32_t> lengths;
   for (int64_t b = 0; b < batch_; ++b) {
-    const int64_t length = layer.lengths[static_cast<size_t>(b)];
+    const int64_t length = all_lengths[static_cast<size_t>(b)];
     const int64_t count = counts.data<int32_t>()[b];
     visible.push_back(count == 0 ? std::vector<int64_t>() : table_.visible(length - count, length));
     blocks = std::max(blocks, visible.back().size());
@@ -105,13 +116,14 @@ KVView BlockCache::view(const Layer& layer, const Tensor& counts) const {
     starts.resize(row_end, -1);
   }
   const Shape shape{batch_, static_cast<int64_t>(blocks)};
-  const Device device = layer.k.device();
-  return {.k = layer.k,
-          .v = layer.v,
-          .slots = Tensor::from(slots, shape, device),
-          .starts = Tensor::from(starts, shape, device),
-          .lengths = Tensor::from(lengths, {batch_}, device),
-          .counts = counts.to(device)};
+  const Device device = layers_.front().k.device();
+  tables_ = {.k = {},
+             .v = {},
+             .slots = Tensor::from(slots, shape, device),
+             .starts = Tensor::from(starts, shape, device),
+             .lengths = Tensor::from(lengths, {batch_}, device),
+             .counts = counts.to(device)};
+  tables_lengths_ = all_lengths;
 }
 
 void BlockCache::truncate(int64_t sequence, int64_t length) {

@@ -43,11 +43,16 @@ class BlockCache final : public nn::KVCache {
   void check_room(const Layer& layer, const Tensor& k, const Tensor& counts) const;
   void write(const Tensor& from, int64_t row, Tensor& to, int64_t sequence, int64_t first,
              int64_t count) const;
-  kernels::KVView view(const Layer& layer, const Tensor& counts) const;
+  kernels::KVView view(const Layer& layer, const Tensor& counts);
+  void build_tables(const std::vector<int64_t>& lengths, const Tensor& counts);
 
   BlockTable table_;
   int64_t batch_;
   std::vector<Layer> layers_;
+  /// A pass shows every layer the same tables: made for its first one, dropped with its last. `k`
+  /// and `v` are absent.
+  kernels::KVView tables_;
+  std::vector<int64_t> tables_lengths_;  // what they were made for, with tables_.counts
 };
 
 }  // namespace headroom::infer

@@ -10,7 +10,7 @@ Backend& backend(Device device) {
   static cpu::CpuBackend cpu;
   static TracedBackend traced_cpu(cpu);
   check_input(device == kCpu, "[device] this build has no backend for {}; it has: cpu",
-              name_of(device));
+              device);
   if (Trace::current() != nullptr) [[unlikely]] {
     return traced_cpu;
   }

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -39,6 +38,15 @@ size_t rounded(size_t bytes) {
   const size_t step = std::max(kAlignment, std::bit_floor(std::max<size_t>(bytes, 1)) / 8);
   return round_up(std::max<size_t>(bytes, 1), step);
 }
+
+/// Numbers the rounded sizes: the multiples of 64 below 512, then eight for each power of two.
+size_t class_of(size_t rounded_size) {
+  constexpr size_t kEighths = 8, kFirstPower = 9;
+  const auto power = static_cast<size_t>(std::bit_width(rounded_size)) - 1;
+  return power < kFirstPower ? rounded_size / kAlignment
+                             : kEighths * (power - kFirstPower) + (rounded_size >> (power - 3));
+}
+constexpr size_t kClasses = 448;  // of 64-bit sizes
 
 /// Blocks cut one after another from large mappings, so that small tensors share large pages; a
 /// block as large as a good part of a mapping has one to itself.
@@ -104,9 +112,9 @@ class CpuAllocator final : public Allocator {
     const std::lock_guard lock(mutex_);
     in_use_ += bytes;
     peak_ = std::max(peak_, in_use_);
-    if (auto it = free_.find(size); it != free_.end() && !it->second.empty()) {
-      void* memory = it->second.back();
-      it->second.pop_back();
+    if (std::vector<void*>& blocks = idle_[class_of(size)].blocks; !blocks.empty()) {
+      void* memory = blocks.back();
+      blocks.pop_back();
       return memory;
     }
     void* memory = from_system(size);
@@ -131,7 +139,9 @@ class CpuAllocator final : public Allocator {
       std::free(memory);
       return;
     }
-    free_[size].push_back(memory);
+    Idle& idle = idle_[class_of(size)];
+    idle.size = size;
+    idle.blocks.push_back(memory);
   }
 
   void zero(void* memory, size_t bytes) override { std::memset(memory, 0, bytes); }
@@ -156,6 +166,11 @@ class CpuAllocator final : public Allocator {
   }
 
  private:
+  struct Idle {
+    size_t size = 0;  // of each
+    std::vector<void*> blocks;
+  };
+
   void* from_system(size_t size) {
     // The sanitizer watches what malloc gives.
     void* memory = kSanitized ? std::aligned_alloc(kAlignment, size) : mappings_.take(size);
@@ -169,7 +184,7 @@ class CpuAllocator final : public Allocator {
   }
 
   void release_idle() {
-    for (auto& [size, blocks] : free_) {
+    for (auto& [size, blocks] : idle_) {
       for (void* block : blocks) {
         Mappings::give_back(block, size);
         reserved_ -= size;
@@ -180,7 +195,7 @@ class CpuAllocator final : public Allocator {
 
   mutable std::mutex mutex_;
   Mappings mappings_;
-  std::map<size_t, std::vector<void*>> free_;
+  std::array<Idle, kClasses> idle_;  // by class_of()
   size_t in_use_ = 0, peak_ = 0, reserved_ = 0;
 };
 
@@ -199,7 +214,7 @@ std::array<Allocator*, 2>& installed() {
 
 Allocator& allocator(Device device) {
   Allocator* found = installed()[static_cast<size_t>(device.type)];
-  check(found != nullptr, "[memory] this program has no backend for {}", name_of(device));
+  check(found != nullptr, "[memory] this program has no backend for {}", device);
   return *found;
 }
 

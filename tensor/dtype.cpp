@@ -1,24 +1,9 @@
-// The table of element types, and half precision in integer arithmetic.
+// Half precision in integer arithmetic.
 #include "tensor/dtype.h"
 
 #include <cmath>
 
 namespace headroom {
-
-namespace {
-struct Row {
-  std::string_view name;
-  size_t bytes;
-  bool floating;
-};
-constexpr Row kRows[] = {{"f64", 8, true}, {"f32", 4, true}, {"bf16", 2, true},
-                         {"f16", 2, true}, {"i8", 1, false}, {"i32", 4, false}};
-const Row& row(DType dtype) { return kRows[static_cast<size_t>(dtype)]; }
-}  // namespace
-
-size_t size_of(DType dtype) { return row(dtype).bytes; }
-std::string_view name_of(DType dtype) { return row(dtype).name; }
-bool is_floating(DType dtype) { return row(dtype).floating; }
 
 // Rounds to nearest even by letting the float32 adder do it: adding and removing a number whose
 // last mantissa bit is the one to keep. Subnormal halves need a fixed such number, normal ones a

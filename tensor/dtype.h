@@ -50,12 +50,23 @@ HEADROOM_ELEMENT(int8_t, i8);
 HEADROOM_ELEMENT(int32_t, i32);
 #undef HEADROOM_ELEMENT
 
+struct DTypeTraits {
+  std::string_view name;
+  size_t bytes;
+  bool floating;
+};
+inline constexpr DTypeTraits kDTypeTraits[] = {{"f64", 8, true},  {"f32", 4, true},
+                                               {"bf16", 2, true}, {"f16", 2, true},
+                                               {"i8", 1, false},  {"i32", 4, false}};
+constexpr const DTypeTraits& traits(DType dtype) {
+  return kDTypeTraits[static_cast<size_t>(dtype)];
+}
 /// Bytes of one element.
-size_t size_of(DType dtype);
+constexpr size_t size_of(DType dtype) { return traits(dtype).bytes; }
 /// "f32", "bf16", ...
-std::string_view name_of(DType dtype);
+constexpr std::string_view name_of(DType dtype) { return traits(dtype).name; }
 /// Whether gradients and arithmetic make sense for it.
-bool is_floating(DType dtype);
+constexpr bool is_floating(DType dtype) { return traits(dtype).floating; }
 
 /// The type that arithmetic on `dtype` is done in: f64 for f64, otherwise f32.
 inline DType compute_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }

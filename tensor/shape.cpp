@@ -19,10 +19,8 @@ Shape::Shape(std::span<const int64_t> dims) {
   }
 }
 
-int64_t Shape::dim(int i) const {
-  const int axis = i < 0 ? i + rank_ : i;
-  check(axis >= 0 && axis < rank_, "[shape] axis {} of shape {}", i, *this);
-  return dims_[static_cast<size_t>(axis)];
+void Shape::throw_no_axis(int i) const {
+  throw Error(fmt::format("[shape] axis {} of shape {}", i, *this));
 }
 
 Shape Shape::with_last(int64_t size) const {

@@ -23,7 +23,13 @@ class Shape {
 
   int rank() const { return rank_; }
   /// Size of axis i; negative i counts from the end, so dim(-1) is the last.
-  int64_t dim(int i) const;
+  int64_t dim(int i) const {
+    const int axis = i < 0 ? i + rank_ : i;
+    if (axis < 0 || axis >= rank_) [[unlikely]] {
+      throw_no_axis(i);
+    }
+    return dims_[static_cast<size_t>(axis)];
+  }
   int64_t numel() const { return numel_; }
   std::span<const int64_t> dims() const { return {dims_.data(), static_cast<size_t>(rank_)}; }
   /// The same axes with the last one replaced.
@@ -31,6 +37,8 @@ class Shape {
   bool operator==(const Shape& other) const;
 
  private:
+  [[noreturn]] void throw_no_axis(int i) const;
+
   std::array<int64_t, kMaxRank> dims_{};
   int rank_ = 0;
   int64_t numel_ = 1;

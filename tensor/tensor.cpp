@@ -9,17 +9,10 @@ std::string name_of(Device device) {
   return device.type == Device::Type::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
 }
 
-struct Tensor::Storage {
-  Storage(size_t size, Device where)
-      : bytes(size), device(where), memory(allocator(where).allocate(size)) {}
-  Storage(const Storage&) = delete;
-  Storage& operator=(const Storage&) = delete;
-  ~Storage() { allocator(device).free(memory, bytes); }
+Tensor::Storage::Storage(size_t size, Device where)
+    : bytes(size), device(where), memory(allocator(where).allocate(size)) {}
 
-  size_t bytes;
-  Device device;
-  void* memory;
-};
+Tensor::Storage::~Storage() { allocator(device).free(memory, bytes); }
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   check(static_cast<size_t>(shape.numel()) <= SIZE_MAX / 2 / size_of(dtype),
@@ -42,14 +35,7 @@ Device Tensor::device() const {
   return storage_->device;
 }
 
-std::byte* Tensor::bytes() const {
-  return storage_ == nullptr ? nullptr : static_cast<std::byte*>(storage_->memory) + offset_;
-}
-
-void Tensor::require(DType asked) const {
-  if (defined() && asked == dtype_) [[likely]] {
-    return;  // on every access: the message's parts are made only when they are needed
-  }
+void Tensor::throw_other_type(DType asked) const {
   check(defined(), "[tensor] asked for the data of a tensor without memory");
   throw Error(fmt::format("[tensor] asked for {} data of a {} tensor of shape {}", name_of(asked),
                           name_of(dtype_), shape_));

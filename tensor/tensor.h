@@ -74,9 +74,24 @@ class Tensor {
   bool same_memory(const Tensor& other) const { return bytes() == other.bytes() && defined(); }
 
  private:
-  struct Storage;
-  void require(DType asked) const;
-  std::byte* bytes() const;
+  struct Storage {
+    Storage(size_t size, Device where);
+    Storage(const Storage&) = delete;
+    Storage& operator=(const Storage&) = delete;
+    ~Storage();
+    size_t bytes;
+    Device device;
+    void* memory;
+  };
+  void require(DType asked) const {
+    if (!defined() || asked != dtype_) [[unlikely]] {
+      throw_other_type(asked);
+    }
+  }
+  [[noreturn]] void throw_other_type(DType asked) const;
+  std::byte* bytes() const {
+    return storage_ == nullptr ? nullptr : static_cast<std::byte*>(storage_->memory) + offset_;
+  }
 
   std::shared_ptr<Storage> storage_;
   int64_t offset_ = 0;  // bytes

@@ -1,8 +1,10 @@
 // Shapes, handles and views of the same memory, copies, refusals, and the allocator's books.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -210,6 +212,36 @@ TEST(Allocator, HandsOutAlignedMemory) {
   for (const int64_t size : {1, 3, 63, 64, 65, 1000, 4097}) {
     kept.push_back(Tensor::empty({size}, DType::i8));
     EXPECT_EQ(reinterpret_cast<uintptr_t>(kept.back().raw()) % 64, 0U) << size;
+  }
+}
+
+/// Blocks freed in one order and asked for in another: each must hold what it is handed out for.
+TEST(Allocator, ABlockIsUsedAgainOnlyForWhatItHolds) {
+  std::vector<int64_t> sizes = {1, 63, 448, 449, 511};
+  for (int64_t power = 512; power <= (1 << 20); power *= 2) {
+    for (int64_t eighth = 8; eighth < 16; ++eighth) {
+      const int64_t size = power * eighth / 8;
+      sizes.insert(sizes.end(), {size - 1, size, size + 1});
+    }
+  }
+  size_t reserved = 0;
+  for (int round = 0; round < 3; ++round) {
+    std::map<uintptr_t, uintptr_t> blocks;  // begin to end
+    std::vector<Tensor> kept;
+    for (const int64_t size : sizes) {
+      kept.push_back(Tensor::empty({size}, DType::i8));
+      const auto begin = reinterpret_cast<uintptr_t>(kept.back().raw());
+      blocks[begin] = begin + static_cast<uintptr_t>(size);
+    }
+    ASSERT_EQ(blocks.size(), sizes.size());
+    for (auto block = blocks.begin(); std::next(block) != blocks.end(); ++block) {
+      ASSERT_LE(block->second, std::next(block)->first) << "in round " << round;
+    }
+    if (round > 0) {
+      EXPECT_EQ(allocator(kCpu).bytes_reserved(), reserved);
+    }
+    reserved = allocator(kCpu).bytes_reserved();
+    std::ranges::reverse(sizes);
   }
 }
 
