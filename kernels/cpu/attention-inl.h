@@ -36,6 +36,7 @@ struct RowTile {
   static constexpr int kVectors = kVectors_;
   static constexpr int64_t kLanes = hn::MaxLanes(D());
   static constexpr int64_t kRows = kVectors * kLanes;
+  static constexpr int64_t kRowOperands = kRows / kPack;
 };
 
 /// Columns of a scratch matrix whose rows are vectors of `width` numbers.

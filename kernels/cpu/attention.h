@@ -11,6 +11,9 @@ namespace headroom::kernels::cpu {
 /// from shapes.
 void attention(const AttentionInputs& in, Tensor& out, Tensor& lse);
 
+/// The same for one query per sequence.
+void attention_decode(const AttentionInputs& in, Tensor& out, Tensor& lse);
+
 /// No two sequences may share slots here: each (sequence, KV head) owns its rows of dk and dv.
 /// Slots that hold no position of any sequence get 0 (or keep what they have, with `add`).
 void attention_backward(const AttentionInputs& in, const Tensor& out, const Tensor& lse,

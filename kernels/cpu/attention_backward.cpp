@@ -11,67 +11,10 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_backward.cpp"
 #include <hwy/foreach_target.h>
 // after foreach_target.h
-#include "kernels/cpu/attention-inl.h"
+#include "kernels/cpu/attention_backward-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::cpu::HWY_NAMESPACE {
-
-/// A thread's memory for one sequence and KV head, and one tile of its rows. What a product sums
-/// over keys, rows or columns is packed along that axis: with numbers for operands two names may
-/// mean one piece.
-template <class Tile>
-struct BackwardTile {
-  using C = typename Tile::C;
-  using Operand = typename Tile::Operand;
-  BackwardTile(Pieces<C>& pieces, const AttentionSizes& p)
-      : key_columns(padded<C>(p.key_size)),
-        value_columns(padded<C>(p.value_size)),
-        packed_key_columns(packed_columns<Tile>(p.key_size)),
-        packed_value_columns(packed_columns<Tile>(p.value_size)),
-        q(pieces.template take_as<Operand>(Tile::kRows * packed_key_columns)),
-        q_t(pieces.template take_as<Operand>(Tile::kRows * packed_key_columns)),
-        dout(pieces.template take_as<Operand>(Tile::kRows * packed_value_columns)),
-        dout_t(pieces.template take_as<Operand>(Tile::kRows * packed_value_columns)),
-        dq(pieces.take(Tile::kRows * key_columns)),
-        dq_t(pieces.take(Tile::kRows * key_columns)),
-        scores(pieces.take(kTileKeys * Tile::kRows)),
-        dweights(pieces.take(kTileKeys * Tile::kRows)),
-        lse(pieces.take(Tile::kRows)),
-        delta(pieces.take(Tile::kRows)),
-        positions(pieces.take(Tile::kRows)) {
-    const int64_t positions_held = p.blocks * KVView::kBlock + kStep;
-    keys = pieces.template take_as<Operand>(positions_held * packed_key_columns);
-    values = pieces.template take_as<Operand>(positions_held * packed_value_columns);
-    dk = pieces.take(positions_held * key_columns);
-    dv = pieces.take(positions_held * value_columns);
-    if constexpr (Tile::kPack == 1) {
-      q_pairs = q, dout_pairs = dout, key_pairs = keys;
-      weights = scores, dscores = dscores_by_key = dweights;
-    } else {
-      q_pairs = pieces.template take_as<Operand>(Tile::kRows / 2 * key_columns);
-      dout_pairs = pieces.template take_as<Operand>(Tile::kRows / 2 * value_columns);
-      key_pairs = pieces.template take_as<Operand>(positions_held / 2 * key_columns);
-      weights = pieces.template take_as<Operand>(kTileKeys * Tile::kRows / 2);
-      dscores = pieces.template take_as<Operand>(kTileKeys * Tile::kRows / 2);
-      dscores_by_key = pieces.template take_as<Operand>(kTileKeys / 2 * Tile::kRows);
-    }
-  }
-  int64_t key_columns, value_columns, packed_key_columns, packed_value_columns;
-  Operand *q, *q_t, *q_pairs;  // (rows, Dk), packed along Dk; its transpose; along the rows
-  Operand *dout, *dout_t, *dout_pairs;  // (rows, Dv), likewise
-  C *dq, *dq_t;                         // (rows, Dk) and its transpose, to be scaled
-  C* scores;                            // (keys, rows)
-  C* dweights;                          // (keys, rows): gradients of the softmax
-  Operand* weights;                     // (keys, rows): the softmax, packed along the rows
-  Operand *dscores, *dscores_by_key;    // (keys, rows), packed along the rows; along the keys
-  C* lse;                               // of the rows, as power_of() takes it
-  C* delta;      // of the rows: sum of dout * out, which is that of weight * dweight over keys
-  C* positions;  // of the rows
-  // For every position of the sequence's blocks, gathered once: their rows are far apart in memory.
-  Operand *keys, *key_pairs;  // (positions, Dk), packed along Dk; along the positions
-  Operand* values;            // (positions, Dv), packed along Dv
-  C *dk, *dv;                 // summed over the tiles in order; dk is to be scaled
-};
 
 template <class Tile, class S>
 class BackwardPass {
@@ -102,9 +45,10 @@ class BackwardPass {
   }
 
   void run() {
-    if (!every_slot_is_owned()) {
-      clear_slots(dk_);
-      clear_slots(dv_);
+    for (Into* d : {&dk_, &dv_}) {
+      if (d->wanted() && !d->add && !every_slot_is_owned()) {
+        d->tensor.zero();
+      }
     }
     double* dsink =
         sink_logits_ == nullptr ? nullptr : scratch<double, ScratchUse::call>(p_.batch * p_.heads);
@@ -123,8 +67,6 @@ class BackwardPass {
   }
 
  private:
-  static constexpr int64_t kRowOperands = Tile::kRows / Tile::kPack;
-
   bool every_slot_is_owned() const {
     int64_t owned = 0;
     for (int64_t b = 0; b < p_.batch; ++b) {
@@ -137,12 +79,6 @@ class BackwardPass {
 
   int64_t positions_in(int64_t b, int64_t n) const {
     return std::min<int64_t>(KVView::kBlock, p_.lengths[b] - p_.starts[b * p_.blocks + n]);
-  }
-
-  static void clear_slots(Into& d) {
-    if (d.wanted() && !d.add) {
-      d.tensor.zero();
-    }
   }
 
   /// All gradients of one sequence and KV head.
@@ -252,78 +188,10 @@ class BackwardPass {
     product<false, false, Tile::kVectors>(
         d, keys, packs<Tile>(p_.value_size), t.values + at * t.packed_value_columns,
         t.packed_value_columns, t.dout_t, Tile::kRows, t.dweights, Tile::kRows);
-    if constexpr (Tile::kPack == 1) {
-      share_numbers(range, origin, t);
-    } else {
-      share_pairs(range, origin, t);
-    }
-    const int64_t past = (round_up(keys, kStep) - keys) * kRowOperands;
-    std::fill_n(t.weights + keys * kRowOperands, past, Operand(0));
-    std::fill_n(t.dscores + keys * kRowOperands, past, Operand(0));
-  }
-
-  /// One vector of a tile's rows.
-  struct Rows {
-    Rows(const BackwardTile<Tile>& t, int64_t first)
-        : r(first),
-          lse(hn::Load(D(), t.lse + r)),
-          delta(hn::Load(D(), t.delta + r)),
-          positions(hn::Load(D(), t.positions + r)) {}
-    int64_t r;
-    hn::Vec<D> lse, delta, positions;
-  };
-  /// What a key has to do with them.
-  struct Share {
-    hn::Vec<D> weight, dscore;
-  };
-
-  HWY_INLINE Share share_of(const KeyRange& range, int64_t j, int64_t origin, const Rows& rows,
-                            const BackwardTile<Tile>& t) const {
-    const D d;
-    const auto score = hn::Load(d, t.scores + j * Tile::kRows + rows.r);
-    const auto dweight = hn::Load(d, t.dweights + j * Tile::kRows + rows.r);
-    auto weight = power_of(d, hn::MulSub(score, hn::Set(d, scale_ * kNat<C>), rows.lse));
-    if (range.masked) {
-      const auto seen = sees(d, p_.mask, rows.positions, range.begin + j, origin);
-      weight = hn::IfThenElseZero(seen, weight);
-    }
-    return {weight, hn::Mul(weight, hn::Sub(dweight, rows.delta))};
-  }
-
-  /// Weights overwrite the scores, and the scores' gradients those of the weights.
-  HWY_INLINE void share_numbers(const KeyRange& range, int64_t origin,
-                                const BackwardTile<Tile>& t) const {
-    for (int64_t r = 0; r < Tile::kRows; r += Tile::kLanes) {
-      const Rows rows(t, r);
-      for (int64_t j = 0; j < range.size(); ++j) {
-        const Share share = share_of(range, j, origin, rows, t);
-        hn::Store(share.weight, D(), t.weights + j * Tile::kRows + r);
-        hn::Store(share.dscore, D(), t.dscores + j * Tile::kRows + r);
-      }
-    }
-  }
-
-  HWY_INLINE void share_pairs(const KeyRange& range, int64_t origin,
-                              const BackwardTile<Tile>& t) const {
-    static_assert(Tile::kVectors == 2);
-    const hn::RebindToUnsigned<D> pairs;
-    const Rows first(t, 0), second(t, Tile::kLanes);
-    for (int64_t j = 0; j < range.size(); j += 2) {
-      const bool alone = j + 1 == range.size();
-      const Share nothing{hn::Zero(D()), hn::Zero(D())};
-      const Share low[2] = {share_of(range, j, origin, first, t),
-                            alone ? nothing : share_of(range, j + 1, origin, first, t)};
-      const Share high[2] = {share_of(range, j, origin, second, t),
-                             alone ? nothing : share_of(range, j + 1, origin, second, t)};
-      for (int u = 0; u < 2; ++u) {
-        const int64_t to = (j + u) * kRowOperands;
-        hn::Store(pairs_of_lanes(D(), low[u].weight, high[u].weight), pairs, t.weights + to);
-        hn::Store(pairs_of_lanes(D(), low[u].dscore, high[u].dscore), pairs, t.dscores + to);
-      }
-      Operand* by_key = t.dscores_by_key + j / 2 * Tile::kRows;
-      hn::Store(make_pairs(D(), low[0].dscore, low[1].dscore), pairs, by_key);
-      hn::Store(make_pairs(D(), high[0].dscore, high[1].dscore), pairs, by_key + Tile::kLanes);
-    }
+    share_out(p_.mask, scale_ * kNat<C>, range, origin, t);
+    const int64_t past = (round_up(keys, kStep) - keys) * Tile::kRowOperands;
+    std::fill_n(t.weights + keys * Tile::kRowOperands, past, Operand(0));
+    std::fill_n(t.dscores + keys * Tile::kRowOperands, past, Operand(0));
   }
 
   /// Adds a tile's share, of the keys from row `at` on, to dq, dk and dv.
@@ -341,12 +209,12 @@ class BackwardPass {
     constexpr int64_t kLanes = hn::MaxLanes(hn::ScalableTag<C>());
     int64_t i = 0;
     for (; i + 2 * kLanes <= columns; i += 2 * kLanes) {
-      product<false, true, 2>(d, keys, kRowOperands, a, kRowOperands, b + i, columns, c + i,
-                              columns);
+      product<false, true, 2>(d, keys, Tile::kRowOperands, a, Tile::kRowOperands, b + i, columns,
+                              c + i, columns);
     }
     if (i < columns) {
-      product<false, true, 1>(d, keys, kRowOperands, a, kRowOperands, b + i, columns, c + i,
-                              columns);
+      product<false, true, 1>(d, keys, Tile::kRowOperands, a, Tile::kRowOperands, b + i, columns,
+                              c + i, columns);
     }
   }
 

@@ -1,5 +1,6 @@
 // The online softmax of a tile of rows (Milakov and Gimelshein, arXiv 1805.02867): a maximum, a sum
-// and an output that stay right as keys arrive block by block. Included once per SIMD target.
+// and an output that stay right as keys arrive block by block; and the memory that the forward pass
+// has for a tile. Included once per SIMD target.
 
 #if defined(HEADROOM_ATTENTION_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEADROOM_ATTENTION_SOFTMAX_INL_H_
@@ -115,6 +116,44 @@ class RunningSoftmax {
 
   int64_t value_size_;
   C unit_;  // of scores, as power_of() takes them
+};
+
+/// A thread's memory for an item.
+template <class Tile>
+struct ForwardTile {
+  using C = typename Tile::C;
+  using Operand = typename Tile::Operand;
+  ForwardTile(Pieces<C>& pieces, const AttentionSizes& p)
+      : key_columns(packed_columns<Tile>(p.key_size)),
+        value_columns(padded<C>(p.value_size)),
+        packed_value_columns(packed_columns<Tile>(p.value_size)),
+        q_rows(pieces.template take_as<Operand>(Tile::kRows * key_columns)),
+        out_rows(pieces.take(Tile::kRows * value_columns)),
+        q(pieces.template take_as<Operand>(key_columns * Tile::kRows)),
+        q_sink(pieces.template take_as<Operand>(key_columns * Tile::kRows)),
+        keys(pieces.template take_as<Operand>(kTileKeys * key_columns)),
+        value_rows(pieces.template take_as<Operand>(kTileKeys * packed_value_columns)),
+        values(value_rows),
+        scores(pieces.take((kTileKeys + kStep) * Tile::kRows)),
+        positions(pieces.take(Tile::kRows)) {
+    if constexpr (Tile::kPack == 1) {
+      weights = scores;
+    } else {
+      values = pieces.template take_as<Operand>(kTileKeys / 2 * value_columns);
+      weights = pieces.template take_as<Operand>(kTileKeys / 2 * Tile::kRows);
+    }
+  }
+  int64_t key_columns, value_columns, packed_value_columns;
+  Operand* q_rows;      // queries as they lie in memory
+  C* out_rows;          // outputs, likewise
+  Operand* q;           // (Dk, rows)
+  Operand* q_sink;      // (Dk, rows): what the sink keys see
+  Operand* keys;        // (keys, Dk)
+  Operand* value_rows;  // (keys, Dv), packed along Dv
+  Operand* values;      // the same, packed along the keys
+  C* scores;            // (keys, rows)
+  Operand* weights;     // (keys, rows)
+  C* positions;         // of the rows
 };
 
 }  // namespace headroom::kernels::cpu::HWY_NAMESPACE
