@@ -3,7 +3,9 @@
 // kernels/backend.h.
 #pragma once
 
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "autograd/variable.h"
 #include "kernels/backend.h"
@@ -22,6 +24,9 @@ using kernels::RopeStyle;
 /// x (..., in) times the transpose of w (out, in), plus b (out) if there is one: (..., out). w and
 /// b are of the compute type; under bf16 activations the product uses w rounded to bf16.
 Variable linear(const Variable& x, const Variable& w, const Variable& b = {});
+/// The products of x (..., in) with several matrices (out, in) as inference keeps them, in one
+/// sweep over their weights: (..., out) each, of x's type. Nothing is recorded.
+std::vector<Variable> linear(const Variable& x, std::span<const kernels::Weights> w);
 /// a + b, same shape and type.
 Variable add(const Variable& a, const Variable& b);
 Variable activation(Activation kind, const Variable& x);

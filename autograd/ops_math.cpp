@@ -51,6 +51,24 @@ Variable linear(const Variable& x, const Variable& w, const Variable& b) {
   });
 }
 
+std::vector<Variable> linear(const Variable& x, std::span<const kernels::Weights> w) {
+  check(!recording(), "[linear] products with stored weights are for inference: use NoGrad");
+  const int64_t in = x.dim(-1), rows = x.value().numel() / in;
+  std::vector<Variable> results;
+  std::vector<Tensor> y;
+  for (const kernels::Weights& each : w) {
+    check(each.values.rank() == 2 && each.values.dim(1) == in,
+          "[linear] x (..., in) and w (out, in) must agree: got {} and {}", x.shape(),
+          each.values.shape());
+    const int64_t out = each.values.dim(0);
+    Tensor result = Tensor::empty(x.shape().with_last(out), x.dtype(), x.device());
+    y.push_back(result.reshape({rows, out}));
+    results.emplace_back(std::move(result));
+  }
+  backend(x.device()).linear(x.value().reshape({rows, in}), w, y);
+  return results;
+}
+
 Variable add(const Variable& a, const Variable& b) {
   check_same("add", a, b);
   Tensor y = empty_like(a.value());

@@ -35,12 +35,23 @@ void add_linear(const Linear& l, DType type) {
   });
 }
 
-void add_few_rows(int64_t rows, int64_t in, int64_t out, DType type) {
+/// Decoding's products, by weights in each type that inference stores.
+void add_few_rows(int64_t rows, int64_t in, int64_t out, DType stored) {
   static kernels::Backend& cpu = kernels::backend(kCpu);
-  add(fmt::format("rows={}/{}-{}/{}", rows, in, out, name_of(type)), [=] {
-    const Tensor x = normal({rows, in}, type), w = normal({out, in}, type),
-                 y = normal({rows, out}, type);
-    return memory_bound([=] { cpu.matmul(x, Transpose::no, w, Transpose::yes, {y}); }, {w});
+  add(fmt::format("rows={}/{}-{}/{}", rows, in, out, name_of(stored)), [=] {
+    const Tensor x = normal({rows, in}, DType::f32), y = normal({rows, out}, DType::f32);
+    kernels::Weights w{normal({out, in}, stored == DType::i8 ? DType::f32 : stored), {}};
+    if (stored == DType::i8) {
+      kernels::Weights q{Tensor::empty({out, in}, DType::i8), Tensor::empty({out}, DType::f32)};
+      cpu.quantize_rows(w.values, q);
+      w = q;
+    }
+    return memory_bound(
+        [=] {
+          Tensor result = y;
+          cpu.linear(x, std::span(&w, 1), std::span(&result, 1));
+        },
+        {w.values});
   });
 }
 
@@ -57,7 +68,9 @@ void add_cases() {
     for (const Linear& l : linears) {
       add_linear(l, type);
     }
-    for (const int64_t rows : {1, 2, 4, 8}) {
+  }
+  for (const DType type : {DType::f32, DType::bf16, DType::i8}) {
+    for (const int64_t rows : {1, 2, 4, 8, 16, 32}) {
       add_few_rows(rows, 768, 50257, type);
     }
     add_few_rows(1, 256, 1024, type);

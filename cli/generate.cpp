@@ -1,12 +1,11 @@
 // headroom generate: text from a run. It turns prompts into tokens, streams what infer chooses, and
 // ends each text where its stop text begins.
-#include <CLI/App.hpp>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "cli/commands.h"
+#include "cli/generate_options.h"
 #include "configs/memory.h"
 #include "configs/size.h"
 #include "infer/engine.h"
@@ -19,17 +18,6 @@
 
 namespace headroom::cli {
 namespace {
-
-constexpr int64_t kDefaultTokens = 200;
-constexpr int64_t kNotGiven = -1;
-
-struct Options {
-  std::string run, prompt_file, cache = "static";
-  std::vector<std::string> prompts, stops;
-  int64_t tokens = kNotGiven, top_k = 0, seed = 1, samples = 1;
-  double temperature = 0.8, top_p = 1, min_p = 0;
-  bool stats = false;
-};
 
 /// What a text starts from when its prompt is empty: a newline, or the first token of a vocabulary
 /// without one.
@@ -64,7 +52,7 @@ struct Text {
 
 class Generation {
  public:
-  Generation(const Options& options, const Common& common)
+  Generation(const GenerateArguments& options, const Common& common)
       : options_(options),
         common_(common),
         loaded_(train::load_run(options.run, common.overrides)) {
@@ -102,6 +90,7 @@ class Generation {
         model, loaded_.model->vocab_size(), plan.slots, rows(),
         static_cast<int64_t>(size_of(engine_.dtype)),
         engine_.cache.mask.window > 0 ? "--tokens, or window or sinks in --cache" : "--tokens");
+    loaded_.model->store_weights(weights_);
     begin();
     const train::InterruptWatch interrupt;
     const infer::Generated result =
@@ -114,6 +103,7 @@ class Generation {
 
  private:
   int64_t rows() const { return std::ssize(texts_); }
+  int64_t weight_bytes() const { return loaded_.model->weight_bytes(engine_.dtype); }
   /// A text alone is shown as it comes.
   bool streams() const { return texts_.size() == 1 && !common_.json; }
 
@@ -134,7 +124,8 @@ class Generation {
   void set_engine_options() {
     const train::PrecisionChoice precision = train::choose_precision(
         common_.precision.value_or(configs::Precision::fp32), kernels::has_native_bf16());
-    engine_ = {.tokens = options_.tokens == kNotGiven ? default_tokens() : options_.tokens,
+    engine_ = {.tokens = options_.tokens == GenerateArguments::kNotGiven ? default_tokens()
+                                                                         : options_.tokens,
                .sampling = {.temperature = options_.temperature,
                             .top_k = options_.top_k,
                             .top_p = options_.top_p,
@@ -143,12 +134,13 @@ class Generation {
                .cache = infer::parse_cache_spec(options_.cache),
                .dtype = precision.dtype,
                .vocabulary = loaded_.tokenizer->vocab_size()};
+    weights_ = options_.weights.value_or(engine_.dtype);
   }
 
   /// What nobody asked for must not be refused: learned positions give what room they have.
   int64_t default_tokens() const {
     const configs::ModelConfig& model = loaded_.config.model;
-    int64_t room = kDefaultTokens;
+    int64_t room = GenerateArguments::kDefaultTokens;
     for (const auto& ids : ids_) {
       if (model.position == configs::Position::learned) {
         room = std::min<int64_t>(room, model.block_size - std::ssize(ids));
@@ -208,6 +200,8 @@ class Generation {
                          rate(s.prefill_tokens, s.prefill_seconds)));
     complain(fmt::format("decode   {} tokens at {:.1f} tokens/s", s.decode_tokens,
                          rate(s.decode_tokens, s.decode_seconds)));
+    complain(fmt::format("weights  {} bytes in {}, read once in a pass", weight_bytes(),
+                         name_of_weights(weights_)));
     complain(
         plan.slots == 0
             ? std::string("cache    none: every token recomputes its sequence")
@@ -239,6 +233,8 @@ class Generation {
                       {"decode_tokens", s.decode_tokens},
                       {"decode_tokens_per_s", rate(s.decode_tokens, s.decode_seconds)},
                       {"passes", s.passes},
+                      {"weights", name_of_weights(weights_)},
+                      {"weight_bytes_per_pass", weight_bytes()},
                       {"cache_tokens", plan.slots},
                       {"cache_bytes", s.cache_bytes_held},
                       {"cache_bytes_formula", plan.cache_bytes},
@@ -247,54 +243,21 @@ class Generation {
     return out;
   }
 
-  const Options& options_;
+  const GenerateArguments& options_;
   const Common& common_;
   const train::LoadedRun loaded_;
   std::vector<std::string> prompts_, prompt_shown_;
   infer::Sequences ids_;     // one per text
   std::vector<Text> texts_;  // prompt by prompt, its samples together
   infer::GenerateOptions engine_;
+  DType weights_ = DType::f32;  // of the matrices
 };
 
 }  // namespace
 
 Action add_generate(CLI::App& app, Common& common) {
-  auto options = std::make_shared<Options>();
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  app.add_option("RUN", options->run, "a run folder (its best checkpoint) or a checkpoint in one")
-      ->required();
-  add_repeated(app, "--prompt", options->prompts,
-               "text to continue; several make one batch. An empty one, or none, starts from a "
-               "newline",
-               "TEXT");
-  app.add_option("--prompt-file", options->prompt_file,
-                 "a file whose whole text is one more prompt")
-      ->type_name("FILE");
-  add_whole(app, "--tokens", options->tokens, 0, kMost, "new tokens of each text, at most",
-            "200, or the room that learned positions leave");
-  add_number(app, "--temperature", options->temperature, 0, 1e30,
-             "divides the logits first; 0: always the likeliest token, the lowest id of equals");
-  add_whole(app, "--top-k", options->top_k, 0, kMost,
-            "then keep the K likeliest, exactly, the lowest ids of equals; 0: all");
-  add_number(app, "--top-p", options->top_p, 0, 1,
-             "then keep the fewest of the likeliest that reach this probability");
-  add_number(app, "--min-p", options->min_p, 0, 1,
-             "then keep those at least X times as likely as the likeliest");
-  add_whole(app, "--seed", options->seed, 0, std::numeric_limits<int64_t>::max(),
-            "of the random numbers; each text has a stream of its own");
-  add_whole(app, "--samples", options->samples, 1, 10000, "texts of each prompt");
-  add_repeated(app, "--stop", options->stops, "a text ends before this; may be repeated", "TEXT");
-  app.add_option("--cache", options->cache, std::string(infer::kCacheSpecHelp))
-      ->type_name("SPEC")
-      ->default_str("static");
-  app.add_flag("--stats", options->stats, "speed and cache bytes, on stderr or in the JSON");
-  add_precision(app, common, "fp32");
-  set_footer(app,
-             "  headroom generate runs/first --prompt 'ROMEO:' --tokens 100\n"
-             "  headroom generate runs/first --prompt A --prompt B --temperature 0 --json\n\n"
-             "One text is shown as it comes, prompt first; several are printed in order when all\n"
-             "have ended. Greedy texts don't depend on the batch or on --cache unless two logits\n"
-             "are as close as float32's rounding. Bytes that are no UTF-8 become U+FFFD.");
+  auto options = std::make_shared<GenerateArguments>();
+  add_generate_options(app, common, *options);
   return [options, &common] { return Generation(*options, common).run(); };
 }
 

@@ -36,6 +36,12 @@ enum class Activation : uint8_t { gelu_tanh, gelu_erf, relu_squared };
 enum class RopeStyle : uint8_t { half, interleaved };
 enum class Direction : uint8_t { forward, backward };
 
+/// A matrix W (out, in) as products with few rows read it.
+struct Weights {
+  Tensor values;  // (out, in): f64, f32, bf16 or i8
+  Tensor scales;  // (out), f32, with i8 only: W[o] = values[o] * scales[o]
+};
+
 /// Keys and values as attention finds them: for every sequence a table of blocks of consecutive
 /// positions, so that ragged batches, windows and shared prefixes are the ordinary case.
 struct KVView {
@@ -118,6 +124,13 @@ class Backend {
   /// is that type, or f32 for bf16 operands. Sums are in the compute type.
   virtual void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
                       const Into& out) = 0;
+  /// y[i] (N, out) = x (N, in) times the transpose of w[i] (out, in) for each i, with sums in the
+  /// compute type. Types: w in f64 for x in f64, otherwise f32, bf16 or i8; y is of x's type or
+  /// f32. One sweep over the weights where N is so small that reading them is what takes the time.
+  virtual void linear(const Tensor& x, std::span<const Weights> w, std::span<Tensor> y) = 0;
+  /// The rows of x (N, C), f32, in i8: scales (N), f32, is max |row| / 127, values (N, C) is row /
+  /// scale rounded to nearest even; both 0 for a row of zeros.
+  virtual void quantize_rows(const Tensor& x, Weights& q) = 0;
   /// x (N, C) += bias (C).
   virtual void add_bias(Tensor& x, const Tensor& bias) = 0;
   /// out (C) (+)= sum over rows of x (N, C).

@@ -77,6 +77,20 @@ class TracedBackend final : public Backend {
     const Kernel kernel("matmul", operands);
     inner_.matmul(a, ta, b, tb, out);
   }
+  void linear(const Tensor& x, std::span<const Weights> w, std::span<Tensor> y) override {
+    int64_t outputs = 0;
+    for (const Weights& each : w) {
+      outputs += each.values.dim(0);
+    }
+    const Kernel kernel("linear", {.sizes = {x.dim(0), outputs, x.dim(1)},
+                                   .count = 3,
+                                   .dtype = w.empty() ? x.dtype() : w[0].values.dtype()});
+    inner_.linear(x, w, y);
+  }
+  void quantize_rows(const Tensor& x, Weights& q) override {
+    const Kernel kernel("quantize_rows", shape_of(x));
+    inner_.quantize_rows(x, q);
+  }
   void add_bias(Tensor& x, const Tensor& bias) override {
     const Kernel kernel("add_bias", shape_of(x));
     inner_.add_bias(x, bias);

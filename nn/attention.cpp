@@ -32,9 +32,10 @@ Attention::Attention(const Scope& scope, const configs::ModelConfig& model, int6
 
 Variable Attention::forward(const Variable& x, const Pass& pass, const Positions& positions) const {
   const int64_t B = x.dim(0), T = x.dim(1), D = model_.head_dim();
-  Variable q = q_proj_.forward(x).reshape({B, T, model_.n_head, D});
-  Variable k = k_proj_.forward(x).reshape({B, T, model_.n_kv_head, D});
-  const Variable v = v_proj_.forward(x).reshape({B, T, model_.n_kv_head, D});
+  const auto projected = Linear::forward_together(x, {&q_proj_, &k_proj_, &v_proj_});
+  Variable q = projected[0].reshape({B, T, model_.n_head, D});
+  Variable k = projected[1].reshape({B, T, model_.n_kv_head, D});
+  const Variable v = projected[2].reshape({B, T, model_.n_kv_head, D});
   if (q_norm_ != nullptr) {
     q = q_norm_->forward(q);
     k = k_norm_->forward(k);

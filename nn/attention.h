@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "nn/layers.h"
 #include "nn/positions.h"
@@ -15,6 +16,9 @@ class Attention : public Module {
   Attention(const Scope& scope, const configs::ModelConfig& model, int64_t layer);
   /// x (B, T, C) to (B, T, C).
   Variable forward(const Variable& x, const Pass& pass, const Positions& positions) const;
+
+  /// The layers that multiply with matrices.
+  std::vector<Linear*> linears() { return {&q_proj_, &k_proj_, &v_proj_, &o_proj_}; }
 
  private:
   const configs::ModelConfig& model_;

@@ -41,6 +41,14 @@ Block::Block(const Scope& scope, const configs::ModelConfig& model, int64_t laye
   child(mlp_);
 }
 
+std::vector<Linear*> Block::linears() {
+  std::vector<Linear*> all = attention_.linears();
+  for (Linear* linear : mlp_.linears()) {
+    all.push_back(linear);
+  }
+  return all;
+}
+
 Residual Block::forward(const Residual& in, const Pass& pass, const Positions& positions) const {
   const auto [x, normed] = input_norm_.forward(in.x, in.delta);
   const Variable attended =
@@ -64,14 +72,20 @@ GPT::GPT(const configs::ModelConfig& model, int64_t vocab_size, const Scope& sco
     layers_.push_back(
         std::make_unique<Block>(root(scope).in(fmt::format("layers.{}", layer)), config_, layer));
     child(*layers_.back());
+    for (Linear* linear : layers_.back()->linears()) {
+      linears_.push_back(linear);
+    }
   }
   child(norm_);
-  if (!model.tie_embeddings) {
+  if (model.tie_embeddings) {
+    lm_head_ = std::make_unique<Linear>(embed_tokens_.weight());
+  } else {
     Scope top = scope;
     top.name = "lm_head";
     lm_head_ = std::make_unique<Linear>(top, model.n_embd, vocab_size, false, kInitSd);
     child(*lm_head_);
   }
+  linears_.push_back(lm_head_.get());
 }
 
 Variable GPT::hidden(const Tensor& tokens, const Pass& pass) const {
@@ -82,7 +96,7 @@ Variable GPT::hidden(const Tensor& tokens, const Pass& pass) const {
     check(!autograd::recording(), "[gpt] a cache is for inference: turn gradients off (NoGrad)");
     check(pass.cache->batch() == B, "[gpt] a cache of {} sequences for a batch of {}",
           pass.cache->batch(), B);
-    pass.cache->bind(version());
+    pass.cache->bind(version() + times_stored_);
     if (!run.counts.defined()) {
       run.counts =
           Tensor::from(std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(T)), {B});
@@ -110,15 +124,32 @@ Variable GPT::head(const Variable& rows) const {
     kernels::backend(rows.device()).cast(rows.value(), value);
     wide = Variable(value);
   }
-  const Variable logits = autograd::linear(wide, head_weight());
+  const Variable logits = lm_head_->forward(wide);
   return config_.logit_softcap > 0 ? autograd::softcap(logits, config_.logit_softcap) : logits;
 }
 
 Variable GPT::loss(const Tensor& tokens, const Tensor& targets, const Pass& pass) const {
   const Variable h = hidden(tokens, pass);
-  return autograd::linear_cross_entropy(h.reshape({tokens.numel(), config_.n_embd}), head_weight(),
-                                        targets.reshape({targets.numel()}), config_.logit_softcap,
-                                        configs::head_rows(vocab_size_));
+  return autograd::linear_cross_entropy(h.reshape({tokens.numel(), config_.n_embd}),
+                                        lm_head_->weight(), targets.reshape({targets.numel()}),
+                                        config_.logit_softcap, configs::head_rows(vocab_size_));
+}
+
+void GPT::store_weights(DType type) {
+  for (Linear* linear : linears_) {
+    linear->store(type);
+  }
+  ++times_stored_;
+}
+
+int64_t GPT::weight_bytes(DType activations) const {
+  size_t sum = 0;
+  for (const Linear* linear : linears_) {
+    const bool head = linear == lm_head_.get();
+    const kernels::Weights w = linear->stored(head ? dtype() : activations);
+    sum += w.values.nbytes() + (w.scales.defined() ? w.scales.nbytes() : 0);
+  }
+  return static_cast<int64_t>(sum);
 }
 
 }  // namespace headroom::nn

@@ -25,6 +25,8 @@ class Block : public Module {
  public:
   Block(const Scope& scope, const configs::ModelConfig& model, int64_t layer);
   Residual forward(const Residual& in, const Pass& pass, const Positions& positions) const;
+  /// The layers that multiply with matrices.
+  std::vector<Linear*> linears();
 
  private:
   std::string name_;
@@ -44,6 +46,12 @@ class GPT : public Module {
   Variable hidden(const Tensor& tokens, const Pass& pass) const;
   /// Logits (N, V) in the compute type for rows (N, C) of hidden().
   Variable head(const Variable& rows) const;
+  /// From now on inference multiplies with every matrix, the head among them, as f32, bf16 or i8
+  /// (Linear::store). Embeddings stay as they are, and so does training. Caches filled before are
+  /// refused.
+  void store_weights(DType type);
+  /// Bytes of the matrices that a pass under activations of this type multiplies with.
+  int64_t weight_bytes(DType activations) const;
   /// Mean loss over the targets i32 (B, T) that are not -1, in nats per token.
   Variable loss(const Tensor& tokens, const Tensor& targets, const Pass& pass) const;
 
@@ -53,17 +61,15 @@ class GPT : public Module {
   DType dtype() const { return embed_tokens_.weight().dtype(); }
 
  private:
-  const Variable& head_weight() const {
-    return lm_head_ != nullptr ? lm_head_->weight() : embed_tokens_.weight();
-  }
-
   const configs::ModelConfig config_;
   int64_t vocab_size_;
   Embedding embed_tokens_;
   std::unique_ptr<Embedding> embed_positions_;  // learned positions only
   std::vector<std::unique_ptr<Block>> layers_;
   Norm norm_;
-  std::unique_ptr<Linear> lm_head_;  // absent when tied
+  std::unique_ptr<Linear> lm_head_;  // a parameter of its own unless tied
+  std::vector<Linear*> linears_;     // all layers', the head last
+  uint64_t times_stored_ = 0;
 };
 
 }  // namespace headroom::nn

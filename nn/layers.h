@@ -1,6 +1,9 @@
 // The modules that hold one parameter or two: Linear, Embedding, Norm.
 #pragma once
 
+#include <initializer_list>
+#include <vector>
+
 #include "autograd/ops.h"
 #include "configs/config.h"
 #include "nn/module.h"
@@ -13,11 +16,28 @@ class Linear : public Module {
   Linear(const Scope& scope, int64_t in, int64_t out, bool bias, double sd)
       : weight_(parameter(scope, "weight", {out, in}, Init::normal(sd))),
         bias_(bias ? parameter(scope, "bias", {out}, Init::zeros()) : Variable()) {}
-  Variable forward(const Variable& x) const { return autograd::linear(x, weight_, bias_); }
+  /// Multiplies with a matrix that is another module's parameter.
+  explicit Linear(Variable tied) : weight_(std::move(tied)) {}
+
+  Variable forward(const Variable& x) const { return forward_together(x, {this})[0]; }
+  /// What each of the layers makes of x. In inference their products are one sweep over all the
+  /// weights: to wake the threads takes as long as to read a small matrix.
+  static std::vector<Variable> forward_together(const Variable& x,
+                                                std::initializer_list<const Linear*> layers);
+
+  /// From now on inference multiplies with W as f32, bf16 or i8 (one scale for each output),
+  /// whatever the activations are; training with W itself. W must not change afterwards. A copy is
+  /// made but for W's own type.
+  void store(DType type);
+  /// The matrix that inference multiplies with under activations of this type: W in that type
+  /// unless store() chose another. Throws when W has changed since.
+  kernels::Weights stored(DType activations) const;
   const Variable& weight() const { return weight_; }
 
  private:
   Variable weight_, bias_;
+  kernels::Weights stored_;
+  uint64_t stored_version_ = 0;
 };
 
 /// Rows of W (V, C) by index.

@@ -7,6 +7,24 @@ namespace headroom::nn {
 
 using configs::MlpKind;
 
+namespace {
+
+autograd::Activation activation_of(MlpKind kind) {
+  switch (kind) {
+    case MlpKind::gelu:
+      return autograd::Activation::gelu_tanh;
+    case MlpKind::gelu_erf:
+      return autograd::Activation::gelu_erf;
+    case MlpKind::relu2:
+      return autograd::Activation::relu_squared;
+    case MlpKind::swiglu:
+      break;
+  }
+  throw Error("[mlp] no activation of its own");
+}
+
+}  // namespace
+
 MLP::MLP(const Scope& scope, const configs::ModelConfig& model)
     : kind_(model.mlp),
       gate_proj_(model.mlp == MlpKind::swiglu
@@ -23,19 +41,19 @@ MLP::MLP(const Scope& scope, const configs::ModelConfig& model)
   child(down_proj_);
 }
 
-Variable MLP::forward(const Variable& x) const {
-  const Variable up = up_proj_.forward(x);
-  switch (kind_) {
-    case MlpKind::gelu:
-      return down_proj_.forward(autograd::activation(autograd::Activation::gelu_tanh, up));
-    case MlpKind::gelu_erf:
-      return down_proj_.forward(autograd::activation(autograd::Activation::gelu_erf, up));
-    case MlpKind::relu2:
-      return down_proj_.forward(autograd::activation(autograd::Activation::relu_squared, up));
-    case MlpKind::swiglu:
-      return down_proj_.forward(autograd::swiglu(gate_proj_->forward(x), up));
+std::vector<Linear*> MLP::linears() {
+  if (gate_proj_ == nullptr) {
+    return {&up_proj_, &down_proj_};
   }
-  throw Error("[mlp] unknown kind");
+  return {gate_proj_.get(), &up_proj_, &down_proj_};
+}
+
+Variable MLP::forward(const Variable& x) const {
+  if (gate_proj_ != nullptr) {
+    const auto both = Linear::forward_together(x, {gate_proj_.get(), &up_proj_});
+    return down_proj_.forward(autograd::swiglu(both[0], both[1]));
+  }
+  return down_proj_.forward(autograd::activation(activation_of(kind_), up_proj_.forward(x)));
 }
 
 }  // namespace headroom::nn

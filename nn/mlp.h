@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "nn/layers.h"
 
@@ -13,6 +14,9 @@ class MLP : public Module {
   MLP(const Scope& scope, const configs::ModelConfig& model);
   /// x (B, T, C) to (B, T, C).
   Variable forward(const Variable& x) const;
+
+  /// The layers that multiply with matrices.
+  std::vector<Linear*> linears();
 
  private:
   configs::MlpKind kind_;

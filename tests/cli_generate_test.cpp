@@ -139,6 +139,7 @@ TEST(Generate, RefusesOptionsWithoutMeaning) {
       {{"--tokens", "-5"}, "--tokens is -5"},
       {{"--samples", "0"}, "--samples is 0"},
       {{"--stop", ""}, "--stop is empty"},
+      {{"--weights", "int4"}, "--weights is int4, but must be f32, bf16 or int8"},
       {{"--cache", "dynamic"}, "\"dynamic\" is no kind of cache"},
       {{"--cache", "static,dtype=int8"}, "\"dtype=int8\""},
       {{"--prompt", "abé"}, "'é' (U+00E9)"},
@@ -227,6 +228,43 @@ TEST(Generate, RunsInBf16) {
       {"--prompt", "abc", "--tokens", "20", "--precision", "bf16", "--stats", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(json::parse(result.out).at("stats").at("cache_bytes"), 2 * 2 * 2 * 8 * 23 * 2);
+}
+
+/// The matrices of the run: 2 layers of q 32, k 16, v 16, o 32 by 32 and up 64, down 32 by 64, and
+/// a head of 8 by 32.
+TEST(Generate, KeepsWeightsAsAsked) {
+  const RandomRun run;
+  const int64_t elements = 2 * ((32 + 16 + 16 + 32) * 32 + 64 * 32 + 32 * 64) + 8 * 32;
+  const int64_t outputs = 2 * (32 + 16 + 16 + 32 + 64 + 32) + 8;
+  const Arguments how = {"--prompt", "abc", "--tokens", "40", "--temperature", "0", "--stats"};
+  const auto with = [&](Arguments more) {
+    more.insert(more.end(), how.begin(), how.end());
+    more.emplace_back("--json");
+    return json::parse(run.text(more));
+  };
+  const json plain = with({}), f32 = with({"--weights", "f32"});
+  EXPECT_EQ(plain.at("texts"), f32.at("texts"));
+  EXPECT_EQ(plain.at("stats").at("weights"), "f32");
+  EXPECT_EQ(plain.at("stats").at("weight_bytes_per_pass"), elements * 4);
+  for (const std::string cache : {"static", "none"}) {
+    const json int8 = with({"--weights", "int8", "--cache", cache});
+    EXPECT_EQ(int8.at("stats").at("weights"), "int8");
+    EXPECT_EQ(int8.at("stats").at("weight_bytes_per_pass"), elements + outputs * 4);
+    EXPECT_EQ(int8.at("texts")[0].at("text"),
+              with({"--weights", "int8"}).at("texts")[0].at("text"));
+    // Near enough to begin alike, and not so near that nothing was done.
+    const double float_sum = plain.at("texts")[0].at("log_prob_nats");
+    EXPECT_NE(int8.at("texts")[0].at("log_prob_nats").get<double>(), float_sum);
+    EXPECT_EQ(int8.at("texts")[0].at("text").get<std::string>().substr(0, 1),
+              plain.at("texts")[0].at("text").get<std::string>().substr(0, 1));
+  }
+  const json bf16 = with({"--precision", "bf16"});
+  EXPECT_EQ(bf16.at("stats").at("weights"), "bf16");
+  EXPECT_EQ(bf16.at("stats").at("weight_bytes_per_pass"), elements * 2);
+  const RunResult printed = run.generate({"--weights", "int8", "--tokens", "2", "--stats"});
+  EXPECT_NE(printed.err.find(fmt::format("weights  {} bytes in int8", elements + outputs * 4)),
+            std::string::npos)
+      << printed.err;
 }
 
 /// CKP-07: a device that always reports no space.

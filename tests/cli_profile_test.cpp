@@ -180,7 +180,7 @@ TEST(Profile, OfGenerationHasEveryDecodeStep) {
   EXPECT_EQ(calls_in(events, "attention", "prefill"), Counts(1, kLayers));
   // The first token comes from the prefill's logits.
   EXPECT_EQ(calls_in(events, "attention", "decode step"), Counts(6, kLayers));
-  EXPECT_EQ(calls_in(events, "matmul", "decode step"), Counts(6, 6 * kLayers + 1));
+  EXPECT_EQ(calls_in(events, "linear", "decode step"), Counts(6, 4 * kLayers + 1));
   EXPECT_EQ(calls_in(events, "sample", "decode step"), Counts(6, 1));
   EXPECT_EQ(named(events, "sample").size(), 7U);
 }

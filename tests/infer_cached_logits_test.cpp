@@ -212,5 +212,24 @@ TEST(ChangedWeights, RefuseTheOldCache) {
   EXPECT_THROW(infer::feed(*model, cache, {tokens(1)}, 1, DType::f32, nothing), Error);
 }
 
+/// What weights are stored as changes the logits, but not that cached ones are the uncached ones:
+/// many rows at once and one alone are multiplied by different kernels.
+TEST(StoredWeights, GiveTheSameLogitsWithACacheAndWithoutOne) {
+  const configs::ModelConfig config = small_config();
+  const auto ids = tokens(60);
+  for (const DType type : {DType::f32, DType::bf16, DType::i8}) {
+    const auto model = small_model(config);
+    const auto plain = whole_logits(*model, ids);
+    model->store_weights(type);
+    const auto whole = whole_logits(*model, ids);
+    EXPECT_EQ(whole == plain, type == DType::f32);
+    BlockCache cache(config, BlockTable({}, std::ssize(ids)), 1);
+    const auto cached = cached_logits(*model, cache, {ids}, {40, 1})[0];
+    EXPECT_LE(error(cached, whole), bound(DType::f32)) << name_of(type);
+    model->store_weights(DType::i8);
+    EXPECT_THROW(cached_logits(*model, cache, {{1}}, {1}), Error);  // a cache of other weights
+  }
+}
+
 }  // namespace
 }  // namespace headroom::testing

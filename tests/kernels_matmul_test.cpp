@@ -1,6 +1,4 @@
-// Matrix products of every type and transposition, the path for few rows among them, against sums
-// in float64.
-#include "kernels/cpu/few_rows.h"
+// Matrix products of every type and transposition against sums in float64.
 #include "tests/kernel_operands.h"
 
 namespace headroom::testing {
@@ -98,18 +96,9 @@ TEST_P(Matmul, EqualsSumsInFloat64) {
                                 {17, 65, 3},
                                 {65, 3, 17},
                                 {65, 130, 65},
-                                {kernels::cpu::kFewRows + 1, 33, 129}}) {
+                                {9, 33, 129}}) {
     expect_product(m, n, k);
   }
-}
-
-/// The products of decoding: as many rows as are told apart, lengths that no vector divides.
-TEST_P(Matmul, OfFewRowsEqualsSumsInFloat64) {
-  for (int64_t m = 1; m <= kernels::cpu::kFewRows; ++m) {
-    expect_product(m, 5, m);
-    expect_product(m, 3, 200 + 7 * m);
-  }
-  expect_product(1, 130, 257);
 }
 
 TEST_P(Matmul, OfRandomShapesEqualsSumsInFloat64) {
@@ -127,16 +116,6 @@ TEST_P(Matmul, OfNothingIsZero) {
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{0, 3, 4}, {3, 0, 4}, {3, 4, 0}}) {
     expect_product(m, n, k);
   }
-}
-
-TEST_P(Matmul, OfFewRowsDoesNotDependOnTheNumberOfThreads) {
-  const Operand x(GetParam().operands, {3, 130}, random_),
-      w(GetParam().operands, {701, 130}, random_);
-  expect_same_for_any_threads([&] {
-    const Tensor out = Tensor::zeros({3, 701}, GetParam().result);
-    kernels::backend(kCpu).matmul(x.tensor, Transpose::no, w.tensor, Transpose::yes, {out, false});
-    return std::vector<Tensor>{out};
-  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Matmul,

@@ -30,6 +30,10 @@ class CpuBackend final : public Backend {
   // matmul.cpp
   void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
               const Into& out) override;
+  void linear(const Tensor& x, std::span<const Weights> w, std::span<Tensor> y) override;
+
+  // quantize.cpp
+  void quantize_rows(const Tensor& x, Weights& q) override;
 
   // embedding.cpp
   void embedding(const Tensor& ids, const Tensor& w, Tensor& y) override;

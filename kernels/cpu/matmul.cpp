@@ -1,7 +1,9 @@
-// Matrix products: oneDNN for f32 and bf16, a plain loop for the f64 of gradient checks, and
-// few_rows.cpp where a product has so few rows that reading the weights once is all that counts.
+// Matrix products: oneDNN for f32 and bf16, a plain loop for the f64 of gradient checks. Those with
+// weights go to few_rows.cpp where there are so few rows that reading the weights is all that
+// counts.
 #include <dnnl.hpp>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <vector>
@@ -218,9 +220,6 @@ void CpuBackend::matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpos
       matmul_f64(product, a.data<double>() + i * m * k, b.data<double>() + i * k * n,
                  result.data<double>() + i * m * n);
     }
-  } else if (result.rank() == 2 && m <= kFewRows && ta == Transpose::no && tb == Transpose::yes &&
-             !out.add) {
-    few_rows(a, b, result);
   } else if (splits_rows(product)) {
     multiply_rows(product, a, b, result);
   } else if (splits_sum(product)) {
@@ -230,6 +229,19 @@ void CpuBackend::matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpos
     }
   } else {
     multiply(product, a.raw(), b.raw(), result.raw());
+  }
+}
+
+void CpuBackend::linear(const Tensor& x, std::span<const Weights> w, std::span<Tensor> y) {
+  const bool blocked = x.dtype() == DType::f64 || x.dim(0) > kFewRows;
+  const bool same = std::all_of(
+      w.begin(), w.end(), [&](const Weights& each) { return each.values.dtype() == x.dtype(); });
+  if (!blocked || !same) {
+    few_rows(x, w, y);
+    return;
+  }
+  for (size_t i = 0; i < w.size(); ++i) {
+    matmul(x, Transpose::no, w[i].values, Transpose::yes, {y[i]});
   }
 }
 

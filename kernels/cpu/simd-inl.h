@@ -36,6 +36,12 @@ HWY_INLINE hn::Vec<D> load(D d, const bf16* p) {
   const auto bits = hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(p));
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
 }
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const int8_t* p) {
+  const hn::Rebind<int8_t, D> narrow;
+  const hn::RebindToSigned<D> wide;
+  return hn::ConvertTo(d, hn::PromoteTo(wide, hn::LoadU(narrow, p)));
+}
 
 template <class D>
 HWY_INLINE void store(hn::Vec<D> v, D d, hn::TFromD<D>* p) {
