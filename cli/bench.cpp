@@ -1,11 +1,57 @@
-// The progress of a benchmark, with the time left.
+// Arguments and progress of benchmarks.
 #include "cli/bench.h"
 
 #include <fmt/format.h>
 
+#include <CLI/App.hpp>
 #include <algorithm>
+#include <charconv>
+
+#include "tensor/check.h"
 
 namespace headroom::cli {
+
+void add_bench_argument(CLI::App& app, std::string& argument) {
+  app.add_option("CONFIG|RUN|PRESET", argument, "a YAML config, a run folder, or a preset's name")
+      ->required();
+}
+
+void add_contexts(CLI::App& app, std::vector<int64_t>& contexts) {
+  static constexpr int64_t kMost = 1'000'000'000;
+  const auto read = [&contexts](const std::string& text) {
+    contexts.clear();
+    for (const char *at = text.data(), *end = at + text.size();;) {
+      int64_t value = 0;
+      const auto [stop, error] = std::from_chars(at, end, value);
+      check_input(error == std::errc() && value >= 1 && value <= kMost &&
+                      (stop == end || (*stop == ',' && stop + 1 != end)),
+                  "--contexts is {}, but must be whole numbers from 1 to {} divided by commas",
+                  text, kMost);
+      contexts.push_back(value);
+      if (stop == end) {
+        return;
+      }
+      at = stop + 1;
+    }
+  };
+  app.add_option_function<std::string>("--contexts", read, "tokens before the next one")
+      ->type_name("N,N,...")
+      ->default_str(fmt::format("{}", fmt::join(contexts, ",")));
+}
+
+void require_positions(const configs::ModelConfig& model, int64_t tokens) {
+  check_input(
+      model.position == configs::Position::rope || tokens <= model.block_size,
+      "{} tokens pass model.block_size {}, where learned positions end: raise it with --set, "
+      "or ask for fewer",
+      tokens, model.block_size);
+}
+
+std::string bench_heading(const std::string& name, const configs::ModelConfig& model,
+                          int64_t vocab_size) {
+  return fmt::format("{}: {} layers, {} wide, {} heads over {} KV heads, vocabulary {}", name,
+                     model.n_layer, model.n_embd, model.n_head, model.n_kv_head, vocab_size);
+}
 
 void BenchProgress::at(int64_t done, int64_t all) {
   constexpr int64_t kLines = 5;

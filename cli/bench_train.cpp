@@ -100,14 +100,10 @@ int run(const Options& options, const Common& common) {
     print_json(to_json(result, precision.dtype == DType::bf16 ? "bf16" : "fp32"));
     return 0;
   }
-  const configs::ModelConfig& m = config.model;
-  print(to_text(
-      result,
-      fmt::format("{}: {} layers, {} wide, {} heads over {} KV heads, vocabulary {}; a step "
-                  "of {} tokens in {} on {} thread{}",
-                  argument.name, m.n_layer, m.n_embd, m.n_head, m.n_kv_head, vocabulary,
-                  result.tokens, precision.sentence, result.threads,
-                  result.threads == 1 ? "" : "s")));
+  print(to_text(result,
+                fmt::format("{}; a step of {} tokens in {} on {} thread{}",
+                            bench_heading(argument.name, config.model, vocabulary), result.tokens,
+                            precision.sentence, result.threads, result.threads == 1 ? "" : "s")));
   return 0;
 }
 
@@ -115,9 +111,7 @@ int run(const Options& options, const Common& common) {
 
 Action add_bench_train(CLI::App& app, Common& common) {
   const auto options = std::make_shared<Options>();
-  app.add_option("CONFIG|RUN|PRESET", options->argument,
-                 "a YAML config, a run folder, or a preset's name")
-      ->required();
+  add_bench_argument(app, options->argument);
   add_whole(app, "--steps", options->steps, 5, 100000, "steps to time, after two that warm up");
   add_precision(app, common, "train.precision");
   set_footer(

@@ -32,6 +32,8 @@ const std::vector<Command> kCommands = {
     {"plan", "how large a model, its cache and its training are", add_plan},
     {"verify-cache", "prove that cached logits equal uncached ones", add_verify_cache},
     {"bench train", "how fast a training step is, beside this machine's peak", add_bench_train},
+    {"bench roofline", "prefill and decode beside its arithmetic and memory", add_bench_roofline},
+    {"bench latency", "the next token without a cache and with one", add_bench_latency},
     {"tokenize", "the ids and pieces of a text", add_tokenize},
     {"inspect", "what a run folder or a checkpoint holds", add_inspect},
 };
@@ -43,7 +45,7 @@ std::string overview() {
       "their KV cache beside their validation loss.\n\n"
       "Usage: headroom COMMAND [OPTIONS]\n\nCommands:\n";
   for (const Command& command : kCommands) {
-    text += fmt::format("  {:<14}{}\n", command.name, command.summary);
+    text += fmt::format("  {:<16}{}\n", command.name, command.summary);
   }
   return text +
          "\nheadroom COMMAND --help explains each, with an example and its defaults.\n"

@@ -174,4 +174,15 @@ int64_t step_flop(const ModelConfig& m, int64_t vocab_size, int64_t tokens) {
   return (Count(6) * (matrices + attention) * tokens).value();
 }
 
+int64_t prefill_flop(const ModelConfig& m, int64_t vocab_size, int64_t tokens) {
+  const Count layers = layer_matrix_elements(m) * m.n_layer * tokens;
+  const Count attention = Count(m.n_layer) * m.q_dim() * (Count(tokens) + 1) * tokens;
+  return (Count(2) * (layers + Count(vocab_size) * m.n_embd + attention)).value();
+}
+
+int64_t decode_flop(const ModelConfig& m, int64_t vocab_size, int64_t context) {
+  const Count matrices = layer_matrix_elements(m) * m.n_layer + Count(vocab_size) * m.n_embd;
+  return (Count(2) * matrices + Count(4) * m.n_layer * m.q_dim() * context).value();
+}
+
 }  // namespace headroom::configs

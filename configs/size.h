@@ -75,4 +75,12 @@ int64_t tokens_per_step(const Config& config);
 /// and masked tiles don't count.
 int64_t step_flop(const ModelConfig& model, int64_t vocab_size, int64_t tokens);
 
+/// FLOP of the forward pass of a prompt of T = `tokens` tokens, the head computed for the last one
+/// only: 2 * (layer matrices * T + vocab_size * C) + 2 * n_layer * H * D * (T + 1) * T.
+int64_t prefill_flop(const ModelConfig& model, int64_t vocab_size, int64_t tokens);
+
+/// FLOP of one decoded token that attends to `context` keys: 2 * (matrices, head included) + 4 *
+/// n_layer * H * D * context.
+int64_t decode_flop(const ModelConfig& model, int64_t vocab_size, int64_t context);
+
 }  // namespace headroom::configs

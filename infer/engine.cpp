@@ -14,9 +14,6 @@ namespace headroom::infer {
 
 namespace {
 
-/// Prompt tokens of a sequence per pass: enough rows for a matrix product to run at its best.
-constexpr int64_t kPrefillChunk = 512;
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

@@ -12,6 +12,9 @@ namespace headroom::infer {
 /// Token ids of the sequences of a batch; they may differ in length, and some may be empty.
 using Sequences = std::vector<std::vector<int32_t>>;
 
+/// Prompt tokens of a sequence per pass: enough rows for a matrix product to run at its best.
+inline constexpr int64_t kPrefillChunk = 512;
+
 /// Receives the hidden rows (n, C) of n tokens of a sequence, the first of which is its first-th of
 /// those given. The rows are views: they hold until it returns.
 using OnHidden = std::function<void(int64_t sequence, int64_t first, const Tensor& rows)>;

@@ -1,6 +1,7 @@
 // headroom bench: what it prints adds up. Speeds themselves are nobody's expectation here.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "run_program.h"
@@ -11,9 +12,11 @@ namespace {
 using nlohmann::json;
 
 const std::vector<std::string> kTiny = {
-    "--set", "model.n_layer=2",     "--set", "model.n_head=4",    "--set", "model.n_kv_head=2",
-    "--set", "model.n_embd=32",     "--set", "model.n_ff=64",     "--set", "model.vocab_size=50",
-    "--set", "model.block_size=16", "--set", "train.batch_size=3"};
+    "--set", "model.n_layer=2",      "--set", "model.n_head=4",
+    "--set", "model.n_kv_head=2",    "--set", "model.n_embd=32",
+    "--set", "model.n_ff=64",        "--set", "model.vocab_size=50",
+    "--set", "model.block_size=16",  "--set", "train.batch_size=3",
+    "--set", "sweep.n_kv_head=[4,2]"};
 
 json bench(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "bench");
@@ -59,6 +62,67 @@ TEST(Bench, TrainsPlannedBytesArePlans) {
   const json out = bench({"train", "gqa", "--steps", "5", "--precision", "fp32"});
   EXPECT_EQ(out.at("planned_bytes"), planned);
   EXPECT_GT(out.at("peak_rss_bytes").get<int64_t>(), planned);
+}
+
+// The tiny model's matrices: two layers of q and o 32 x 32, k and v 16 x 32, up and down 64 x 32,
+// and the tied head.
+constexpr double kLayers = 2 * (2 * 32 * 32 + 2 * 16 * 32 + 2 * 64 * 32), kHead = 50 * 32;
+
+TEST(Bench, RooflineCountsBytesAndFlop) {
+  const json out = bench({"roofline", "gqa", "--tokens", "40", "--context", "9", "--steps", "5",
+                          "--sequences", "2", "--precision", "fp32"});
+  const json& prefill = out.at("prefill");
+  EXPECT_EQ(prefill.at("tokens"), 40);
+  // Attention: 2 * layers 2 * heads 4 * 8 * (40 + 1) * 40.
+  const double flop = 2 * (kLayers * 40 + kHead) + 2.0 * 2 * 4 * 8 * 41 * 40;
+  EXPECT_NEAR(prefill.at("gflops").get<double>() / prefill.at("tokens_per_s").get<double>(),
+              flop / 40 / 1e9, flop / 1e15);
+  // Weights in f32, and keys and values of 2 heads of 8 in 2 layers.
+  EXPECT_NEAR(prefill.at("flop_per_byte").get<double>(),
+              flop / (4 * (kLayers + kHead) + 2 * 2 * 2 * 8 * 40 * 4), 1e-9);
+  const json& decode = out.at("decode");
+  ASSERT_EQ(decode.size(), 3U);
+  // int8 has a scale of 4 bytes for each of 192 rows of a layer and 50 of the head.
+  const std::map<std::string, double> weights = {{"f32", 4 * (kLayers + kHead)},
+                                                 {"bf16", 2 * (kLayers + kHead)},
+                                                 {"int8", kLayers + kHead + 4 * (2 * 192 + 50)}};
+  for (const json& each : decode) {
+    const double element = each.at("activations") == "bf16" ? 2 : 4;
+    const double bytes =
+        weights.at(each.at("weights")) + 2 * 2 * 2 * 8 * 10 * element;  // 9 and its own
+    EXPECT_EQ(each.at("bytes_per_token").get<double>(), bytes) << each;
+    EXPECT_NEAR(each.at("flop_per_byte").get<double>(),
+                (2 * (kLayers + kHead) + 4.0 * 2 * 4 * 8 * 10) / bytes, 1e-9);
+    EXPECT_GT(each.at("fraction_of_bandwidth").get<double>(), 0);
+  }
+  EXPECT_EQ(out.at("batches").size(), 2U * 2);  // 1 and 2 sequences, 4 and 2 KV heads
+}
+
+TEST(Bench, LatencyHasARowPerContextAndTheirSlope) {
+  const json out = bench({"latency", "gqa", "--contexts", "16,48"});
+  const json& rows = out.at("rows");
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].at("context"), 16);
+  EXPECT_EQ(rows[1].at("context"), 48);
+  for (const std::string kind : {"naive", "cached"}) {
+    const double rise =
+        rows[1].at(kind + "_ms").get<double>() - rows[0].at(kind + "_ms").get<double>();
+    EXPECT_NEAR(out.at(kind + "_slope_us_per_token").get<double>(), rise / 32 * 1e3, 1e-9);
+  }
+}
+
+TEST(Bench, RefusesContextsThatAreNone) {
+  for (const std::string contexts : {"", "12,", "0", "5;6", "a"}) {
+    const RunResult result = run_program({"bench", "latency", "gqa", "--contexts", contexts});
+    EXPECT_EQ(result.status, 2) << contexts;
+    EXPECT_NE(result.err.find("--contexts"), std::string::npos) << result.err;
+  }
+  std::vector<std::string> learned = {
+      "bench", "latency", "gqa", "--contexts", "15,16", "--set", "model.position=learned"};
+  learned.insert(learned.end(), kTiny.begin(), kTiny.end());
+  const RunResult result = run_program(learned);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("17 tokens pass model.block_size 16"), std::string::npos) << result.err;
 }
 
 TEST(Bench, NamesItsKinds) {

@@ -1,0 +1,97 @@
+// Timing prompts and single tokens.
+#include "experiments/timed_model.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "infer/sampler.h"
+#include "infer/verify.h"
+
+namespace headroom::experiments {
+
+namespace {
+
+constexpr uint64_t kSeed = 1;
+
+template <class F>
+double milliseconds(const F& f) {
+  const auto begin = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+/// Random numbers in the cache's type.
+Tensor random_rows(const Shape& shape, DType dtype) {
+  Tensor wide = Tensor::empty(shape, DType::f32), rows = Tensor::empty(shape, dtype);
+  fill_normal(wide, RandomStream(kSeed, "timed"), 1.0);
+  kernels::backend(kCpu).cast(wide, rows);
+  return rows;
+}
+
+}  // namespace
+
+double prefill_ms(const nn::GPT& model, int64_t tokens, DType dtype) {
+  infer::BlockCache cache(model.config(), infer::BlockTable({}, tokens), 1, dtype, model.device());
+  const infer::Sequences prompt = {infer::synthetic_tokens(tokens, model.vocab_size(), kSeed, 0)};
+  return milliseconds([&] {
+    infer::LastRows last(prompt);
+    infer::feed(model, cache, prompt, infer::kPrefillChunk, dtype, last.keeper());
+    last.logits(model);
+  });
+}
+
+double naive_step_ms(const nn::GPT& model, int64_t tokens, DType dtype) {
+  const infer::Sequences whole = {infer::synthetic_tokens(tokens, model.vocab_size(), kSeed, 0)};
+  return milliseconds([&] {
+    infer::LastRows last(whole);
+    infer::feed_whole(model, whole, {}, dtype, last.keeper());
+    last.logits(model);
+  });
+}
+
+TimedDecode::TimedDecode(const nn::GPT& model, int64_t batch, int64_t most, DType dtype)
+    : model_(model),
+      batch_(batch),
+      dtype_(dtype),
+      cache_(model.config(), infer::BlockTable({}, most), batch, dtype, model.device()) {
+  for (int64_t b = 0; b < batch; ++b) {
+    next_.push_back(
+        infer::synthetic_tokens(1, model.vocab_size(), kSeed, static_cast<uint64_t>(b)));
+  }
+}
+
+void TimedDecode::fill(int64_t context) {
+  const configs::ModelConfig& m = model_.config();
+  constexpr int64_t kBlock = kernels::KVView::kBlock;
+  const Tensor rows = random_rows({batch_, kBlock, m.n_kv_head, m.head_dim()}, dtype_);
+  for (int64_t have = cache_.position(0); have < context;) {
+    const int64_t more = std::min(kBlock, context - have);
+    const Tensor counts = Tensor::from(
+        std::vector<int32_t>(static_cast<size_t>(batch_), static_cast<int32_t>(more)), {batch_});
+    for (int64_t layer = 0; layer < m.n_layer; ++layer) {
+      cache_.append(layer, rows, rows, counts);
+    }
+    have += more;
+  }
+}
+
+double TimedDecode::step_ms() {
+  const int64_t before = cache_.position(0);
+  const double ms = milliseconds([&] {
+    infer::LastRows last(next_);
+    infer::feed(model_, cache_, next_, 1, dtype_, last.keeper());
+    const std::vector<float> logits = last.logits(model_).to_vector<float>();
+    const auto V = static_cast<std::ptrdiff_t>(model_.vocab_size());
+    for (size_t b = 0; b < next_.size(); ++b) {
+      const auto row = logits.begin() + static_cast<std::ptrdiff_t>(b) * V;
+      next_[b] = {static_cast<int32_t>(std::max_element(row, row + V) - row)};
+    }
+  });
+  for (int64_t b = 0; b < batch_; ++b) {
+    cache_.truncate(b, before);
+  }
+  return ms;
+}
+
+}  // namespace headroom::experiments
