@@ -9,8 +9,7 @@ namespace headroom::kernels {
 Backend& backend(Device device) {
   static cpu::CpuBackend cpu;
   static TracedBackend traced_cpu(cpu);
-  check_input(device == kCpu, "[device] this build has no backend for {}; it has: cpu",
-              device);
+  check_input(device == kCpu, "[device] this build has no backend for {}; it has: cpu", device);
   if (Trace::current() != nullptr) [[unlikely]] {
     return traced_cpu;
   }
