@@ -9,7 +9,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/elementwise.cpp"
 #include <hwy/foreach_target.h>
 // after foreach_target.h
-#include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/column_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::cpu::HWY_NAMESPACE {
@@ -104,22 +104,18 @@ void AddBias(Tensor& x, const Tensor& bias) {
   });
 }
 
-// Each thread owns columns, so that every sum runs over the rows in order.
 void SumRows(const Tensor& x, const Into& out) {
   for_type(x.dtype(), [&]<class S, class C>() HWY_ATTR {
     const int64_t width = out.tensor.numel(), rows = x.numel() / width;
     const S* px = x.data<S>();
-    C* po = out.data<C>();
-    parallel_ranges(width, 64, [&](int64_t begin, int64_t end) HWY_ATTR {
+    ColumnSums<C> sums(rows, width, 1);
+    sums.each_row([&](int64_t r, C* part) HWY_ATTR {
       const hn::ScalableTag<C> d;
-      each_vector(d, begin, end, [&](At at) HWY_ATTR {
-        auto sum = hn::Zero(d);
-        for (int64_t r = 0; r < rows; ++r) {
-          sum = hn::Add(sum, load(d, px + r * width, at));
-        }
-        store_into(sum, d, po, at, out.add);
+      each_vector(d, 0, width, [&](At at) HWY_ATTR {
+        ColumnSums<C>::add(load(d, px + r * width, at), part, at);
       });
     });
+    sums.write(0, out);
   });
 }
 

@@ -9,7 +9,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/norm.cpp"
 #include <hwy/foreach_target.h>
 // after foreach_target.h
-#include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/column_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::cpu::HWY_NAMESPACE {
@@ -79,80 +79,95 @@ void Forward(NormKind kind, const Tensor& x, const Tensor& residual, const Tenso
   });
 }
 
-// With n = (x - mean) rstd and g = dy w: dx = rstd (g - mean(g) - n mean(g n)); rms norm has no
-// mean(g).
+// A row on its way back.
 template <class S, class C>
-HWY_INLINE void backward_row(NormKind kind, const S* x, const C* w, const C* stats, const S* dy,
-                             const S* dsum, int64_t width, S* dx, bool add) {
-  const hn::ScalableTag<C> d;
-  const auto mean = hn::Set(d, stats[0]), rstd = hn::Set(d, stats[1]);
-  const auto gradient = [&](At at) HWY_ATTR {
+struct BackwardRow {
+  NormKind kind;
+  const S *x, *dy, *dsum;  // dsum or null
+  const C *w, *stats;      // w or null
+  int64_t width;
+
+  using D = hn::ScalableTag<C>;
+  HWY_INLINE hn::Vec<D> normed(At at) const {
+    const D d;
+    return hn::Mul(hn::Sub(load(d, x, at), hn::Set(d, stats[0])), hn::Set(d, stats[1]));
+  }
+  HWY_INLINE hn::Vec<D> gradient(At at) const {
+    const D d;
     const auto g = load(d, dy, at);
     return w == nullptr ? g : hn::Mul(g, load(d, w, at));
-  };
-  auto sum_g = hn::Zero(d), sum_gn = hn::Zero(d);
-  each_vector(d, 0, width, [&](At at) HWY_ATTR {
-    const auto g = gradient(at), n = hn::Mul(hn::Sub(load(d, x, at), mean), rstd);
-    sum_g = hn::Add(sum_g, g);
-    sum_gn = hn::MulAdd(g, n, sum_gn);
-  });
-  const C inverse = C(1) / static_cast<C>(width);
-  const auto mean_g =
-      hn::Set(d, kind == NormKind::layer_norm ? sum_lanes(d, sum_g) * inverse : C(0));
-  const auto mean_gn = hn::Set(d, sum_lanes(d, sum_gn) * inverse);
-  each_vector(d, 0, width, [&](At at) HWY_ATTR {
-    const auto n = hn::Mul(hn::Sub(load(d, x, at), mean), rstd);
-    auto v = hn::Mul(rstd, hn::NegMulAdd(n, mean_gn, hn::Sub(gradient(at), mean_g)));
-    v = dsum == nullptr ? v : hn::Add(v, load(d, dsum, at));
-    store_into(v, d, dx, at, add);
-  });
-}
+  }
 
-void BackwardInput(NormKind kind, const Tensor& x, const Tensor& w, const Tensor& stats,
-                   const Tensor& dy, const Tensor& dsum, const Into& dx) {
+  /// dw += dy n and db += dy, where they are wanted.
+  HWY_INLINE void add_to_weights(C* dw, C* db) const {
+    each_vector(D(), 0, width, [&](At at) HWY_ATTR {
+      const auto g = load(D(), dy, at);
+      if (dw != nullptr) {
+        ColumnSums<C>::add(hn::Mul(g, normed(at)), dw, at);
+      }
+      if (db != nullptr) {
+        ColumnSums<C>::add(g, db, at);
+      }
+    });
+  }
+
+  /// With n = (x - mean) rstd and g = dy w: dx = rstd (g - mean(g) - n mean(g n)); rms norm has no
+  /// mean(g).
+  HWY_INLINE void write(S* dx, bool add) const {
+    const D d;
+    auto sum_g = hn::Zero(d), sum_gn = hn::Zero(d);
+    each_vector(d, 0, width, [&](At at) HWY_ATTR {
+      const auto g = gradient(at);
+      sum_g = hn::Add(sum_g, g);
+      sum_gn = hn::MulAdd(g, normed(at), sum_gn);
+    });
+    const C inverse = C(1) / static_cast<C>(width);
+    const auto mean_g =
+        hn::Set(d, kind == NormKind::layer_norm ? sum_lanes(d, sum_g) * inverse : C(0));
+    const auto mean_gn = hn::Set(d, sum_lanes(d, sum_gn) * inverse);
+    each_vector(d, 0, width, [&](At at) HWY_ATTR {
+      const auto g = hn::NegMulAdd(normed(at), mean_gn, hn::Sub(gradient(at), mean_g));
+      auto v = hn::Mul(hn::Set(d, stats[1]), g);
+      v = dsum == nullptr ? v : hn::Add(v, load(d, dsum, at));
+      store_into(v, d, dx, at, add);
+    });
+  }
+};
+
+/// Everything in one pass over the rows; dx may overwrite dy.
+void Backward(NormKind kind, const Tensor& x, const Tensor& w, const Tensor& stats,
+              const Tensor& dy, const Tensor& dsum, const Into& dx, const Into& dw,
+              const Into& db) {
   for_type(x.dtype(), [&]<class S, class C>() HWY_ATTR {
     const int64_t width = x.dim(-1), rows = x.numel() / width;
     const S *px = x.data<S>(), *pdy = dy.data<S>(), *pdsum = optional_data<S>(dsum);
     const C *pw = optional_data<C>(w), *pstats = stats.data<C>();
-    S* pdx = dx.data<S>();
-    parallel_rows(rows, width, [&](int64_t begin, int64_t end) HWY_ATTR {
-      for (int64_t r = begin; r < end; ++r) {
-        backward_row<S, C>(kind, px + r * width, pw, pstats + 2 * r, pdy + r * width,
-                           pdsum == nullptr ? nullptr : pdsum + r * width, width, pdx + r * width,
-                           dx.add);
-      }
-    });
-  });
-}
-
-// dw and db: threads share out the columns in panels of 64, so each sum runs over the rows in
-// order.
-void BackwardWeights(const Tensor& x, const Tensor& stats, const Tensor& dy, const Into& dw,
-                     const Into& db) {
-  for_type(x.dtype(), [&]<class S, class C>() HWY_ATTR {
-    const int64_t width = x.dim(-1), rows = x.numel() / width;
-    const S *px = x.data<S>(), *pdy = dy.data<S>();
-    const C* pstats = stats.data<C>();
-    C *pdw = dw.wanted() ? dw.data<C>() : nullptr, *pdb = db.wanted() ? db.data<C>() : nullptr;
-    parallel_ranges(width, 64, [&](int64_t begin, int64_t end) HWY_ATTR {
-      const hn::ScalableTag<C> d;
-      each_vector(d, begin, end, [&](At at) HWY_ATTR {
-        auto sum_w = hn::Zero(d), sum_b = hn::Zero(d);
-        for (int64_t r = 0; r < rows; ++r) {
-          const auto g = load(d, pdy + r * width, at);
-          const auto n = hn::Mul(hn::Sub(load(d, px + r * width, at), hn::Set(d, pstats[2 * r])),
-                                 hn::Set(d, pstats[2 * r + 1]));
-          sum_w = hn::MulAdd(g, n, sum_w);
-          sum_b = hn::Add(sum_b, g);
-        }
-        if (pdw != nullptr) {
-          store_into(sum_w, d, pdw, at, dw.add);
-        }
-        if (pdb != nullptr) {
-          store_into(sum_b, d, pdb, at, db.add);
+    S* pdx = dx.wanted() ? dx.data<S>() : nullptr;
+    const auto row_at = [&](int64_t r) {
+      const int64_t at = r * width;
+      return BackwardRow<S, C>{
+          kind, px + at,        pdy + at, pdsum == nullptr ? nullptr : pdsum + at,
+          pw,   pstats + 2 * r, width};
+    };
+    if (!dw.wanted() && !db.wanted()) {
+      parallel_rows(rows, width, [&](int64_t begin, int64_t end) HWY_ATTR {
+        for (int64_t r = begin; r < end; ++r) {
+          row_at(r).write(pdx + r * width, dx.add);
         }
       });
+      return;
+    }
+    ColumnSums<C> sums(rows, width, 2);
+    sums.each_row([&](int64_t r, C* part) HWY_ATTR {
+      const BackwardRow<S, C> row = row_at(r);
+      row.add_to_weights(dw.wanted() ? part : nullptr,
+                         db.wanted() ? part + sums.stride() : nullptr);
+      if (pdx != nullptr) {
+        row.write(pdx + r * width, dx.add);
+      }
     });
+    sums.write(0, dw);
+    sums.write(1, db);
   });
 }
 
@@ -163,8 +178,7 @@ HWY_AFTER_NAMESPACE();
 namespace headroom::kernels::cpu {
 
 HWY_EXPORT(Forward);
-HWY_EXPORT(BackwardInput);
-HWY_EXPORT(BackwardWeights);
+HWY_EXPORT(Backward);
 
 void CpuBackend::norm(NormKind kind, const Tensor& x, const Tensor& residual, const Tensor& w,
                       const Tensor& b, double eps, Tensor& sum, Tensor& y, Tensor& stats) {
@@ -174,12 +188,7 @@ void CpuBackend::norm(NormKind kind, const Tensor& x, const Tensor& residual, co
 void CpuBackend::norm_backward(NormKind kind, const Tensor& sum, const Tensor& w,
                                const Tensor& stats, const Tensor& dy, const Tensor& dsum,
                                const Into& dx, const Into& dw, const Into& db) {
-  if (dw.wanted() || db.wanted()) {  // first: dx may overwrite dy
-    HWY_DYNAMIC_DISPATCH(BackwardWeights)(sum, stats, dy, dw, db);
-  }
-  if (dx.wanted()) {
-    HWY_DYNAMIC_DISPATCH(BackwardInput)(kind, sum, w, stats, dy, dsum, dx);
-  }
+  HWY_DYNAMIC_DISPATCH(Backward)(kind, sum, w, stats, dy, dsum, dx, dw, db);
 }
 
 }  // namespace headroom::kernels::cpu
