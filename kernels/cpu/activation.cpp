@@ -16,14 +16,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::cpu::HWY_NAMESPACE {
 
-// 1 / (1 + exp(-x)). Below `lowest` it is 0 to the last bit that counts, and Highway's Exp, which
-// is defined up to 104 in f32 and 706 in f64, isn't asked: beyond that it gives anything at all.
+// 1 / (1 + exp(-x)). Below `lowest` it is 0 to the last bit that counts, and the exponential, which
+// has its limits, isn't asked.
 template <class D, class V>
 HWY_INLINE V sigmoid(D d, V x) {
   using C = hn::TFromD<D>;
   const V one = hn::Set(d, C(1)), lowest = hn::Set(d, C(sizeof(C) == 4 ? -88 : -700));
-  const V s = hn::Div(one, hn::Add(one, hn::Exp(d, hn::Neg(hn::Max(x, lowest)))));
-  return hn::IfThenZeroElse(hn::Lt(x, lowest), s);
+  const V power = power_of(d, hn::Mul(hn::Max(x, lowest), hn::Set(d, -kNat<C>)));
+  return hn::IfThenZeroElse(hn::Lt(x, lowest), hn::Div(one, hn::Add(one, power)));
 }
 
 // f(x) and f'(x) as functors over a vector.

@@ -26,9 +26,10 @@ HWY_INLINE C log_sum_exp(const C* x, int64_t width) {
     maximum = hn::Max(maximum, mask_tail(d, load(d, x, at), at, lowest));
   });
   const C shift = hn::GetLane(hn::MaxOfLanes(d, maximum));
+  const auto nat = hn::Set(d, kNat<C>);
   auto sum = hn::Zero(d);
   each_vector(d, 0, width, [&](At at) HWY_ATTR {
-    const auto e = hn::Exp(d, hn::Sub(load(d, x, at), hn::Set(d, shift)));
+    const auto e = power_of(d, hn::Mul(hn::Sub(load(d, x, at), hn::Set(d, shift)), nat));
     sum = hn::Add(sum, mask_tail(d, e, at, C(0)));
   });
   return shift + std::log(sum_lanes(d, sum));
@@ -37,10 +38,11 @@ HWY_INLINE C log_sum_exp(const C* x, int64_t width) {
 template <class S, class C>
 HWY_INLINE void gradient_row(const C* x, int64_t width, C lse, int32_t target, C scale, S* dx) {
   const hn::ScalableTag<C> d;
-  const auto shift = hn::Set(d, lse), factor = hn::Set(d, scale);
+  const auto shift = hn::Set(d, lse), factor = hn::Set(d, scale), nat = hn::Set(d, kNat<C>);
   const C hit = (std::exp(x[target] - lse) - C(1)) * scale;
   each_vector(d, 0, width, [&](At at) HWY_ATTR {
-    store(hn::Mul(hn::Exp(d, hn::Sub(load(d, x, at), shift)), factor), d, dx, at);
+    const auto power = power_of(d, hn::Mul(hn::Sub(load(d, x, at), shift), nat));
+    store(hn::Mul(power, factor), d, dx, at);
   });
   dx[target] = S(hit);
 }
