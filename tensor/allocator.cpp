@@ -41,10 +41,9 @@ size_t rounded(size_t bytes) {
 
 /// Numbers the rounded sizes: the multiples of 64 below 512, then eight for each power of two.
 size_t class_of(size_t rounded_size) {
-  constexpr size_t kEighths = 8, kFirstPower = 9;
-  const auto power = static_cast<size_t>(std::bit_width(rounded_size)) - 1;
-  return power < kFirstPower ? rounded_size / kAlignment
-                             : kEighths * (power - kFirstPower) + (rounded_size >> (power - 3));
+  constexpr int kEighths = 8, kFirstPower = 9;
+  const int power = std::max<int>(kFirstPower, std::bit_width(rounded_size) - 1);
+  return static_cast<size_t>(kEighths * (power - kFirstPower)) + (rounded_size >> (power - 3));
 }
 constexpr size_t kClasses = 448;  // of 64-bit sizes
 
