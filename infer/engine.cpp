@@ -18,13 +18,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::vector<double> row_of(const Tensor& logits, int64_t row) {
-  const Tensor one = logits.rows(row, row + 1);
-  if (one.dtype() == DType::f64) {
-    return one.to_vector<double>();
+/// The first `count` numbers of a row of logits.
+std::vector<double> row_of(const Tensor& logits, int64_t row, int64_t count) {
+  const Tensor host = logits.rows(row, row + 1).to(kCpu);
+  if (host.dtype() == DType::f64) {
+    return {host.data<double>(), host.data<double>() + count};
   }
-  const std::vector<float> values = one.to_vector<float>();
-  return {values.begin(), values.end()};
+  return {host.data<float>(), host.data<float>() + count};
 }
 
 /// How the logits of the next token come about: through a cache, or from the whole sequences.
@@ -105,26 +105,22 @@ class RecomputedPhases final : public Phases {
   int64_t passes_ = 0;
 };
 
-Choice choose_from(const std::vector<double>& logits, int64_t row, int64_t index,
-                   const GenerateOptions& options) {
-  const kernels::Kernel kernel("sample");
-  const size_t allowed =
-      options.vocabulary == 0 ? logits.size() : static_cast<size_t>(options.vocabulary);
-  return choose(std::span(logits).first(allowed), options.sampling, row, index);
-}
-
 /// Chooses the next token of every row that goes on; logits (N, V) hold one row for each. Returns
 /// what the model is to be given next: nothing for rows that have ended.
 Sequences choose_all(const Tensor& logits, int64_t index, const GenerateOptions& options,
                      const Sequences& given, Generated& result, const OnToken& on_token) {
   Sequences next(given.size());
+  const int64_t allowed = options.vocabulary == 0 ? logits.dim(1) : options.vocabulary;
   int64_t n = 0;
   for (size_t row = 0; row < given.size(); ++row) {
     if (given[row].empty()) {
       continue;
     }
     const auto id = static_cast<int64_t>(row);
-    const Choice choice = choose_from(row_of(logits, n++), id, index, options);
+    const Choice choice = [&] {
+      const kernels::Kernel kernel("sample");
+      return choose(row_of(logits, n++, allowed), options.sampling, id, index);
+    }();
     result.tokens[row].push_back(choice.token);
     result.log_probs[row].push_back(choice.log_prob);
     const kernels::Kernel output("output");
