@@ -17,10 +17,8 @@ constexpr int kCachedRuns = 15;
 
 double median_of(int runs, const std::function<double()>& run) {
   run();  // warms up
-  std::vector<double> values;
-  for (int i = 0; i < runs; ++i) {
-    values.push_back(run());
-  }
+  std::vector<double> values(static_cast<size_t>(runs));
+  std::generate(values.begin(), values.end(), run);
   return median(values);
 }
 
