@@ -52,14 +52,12 @@ template <class D>
 HWY_INLINE void store(hn::Vec<D> v, D /*d*/, bf16* p) {
   const hn::Rebind<uint16_t, D> narrow;
   const hn::RebindToUnsigned<D> wide;
-  const hn::RebindToSigned<D> wide_signed;
   const auto bits = hn::BitCast(wide, v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1U));
   auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(wide, 0x7fffU)), odd));
   const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(wide, 0x40U));
   rounded = hn::IfThenElse(hn::RebindMask(wide, hn::IsNaN(v)), quiet, rounded);
-  hn::StoreU(hn::DemoteTo(narrow, hn::BitCast(wide_signed, rounded)), narrow,
-             reinterpret_cast<uint16_t*>(p));
+  hn::StoreU(hn::TruncateTo(narrow, rounded), narrow, reinterpret_cast<uint16_t*>(p));
 }
 
 /// The first n < lanes elements, the rest 0.
