@@ -63,7 +63,7 @@ std::vector<Variable> linear(const Variable& x, std::span<const kernels::Weights
     const int64_t out = each.values.dim(0);
     Tensor result = Tensor::empty(x.shape().with_last(out), x.dtype(), x.device());
     y.push_back(result.reshape({rows, out}));
-    results.emplace_back(std::move(result));
+    results.push_back(Variable::unrecorded(std::move(result)));
   }
   backend(x.device()).linear(x.value().reshape({rows, in}), w, y);
   return results;

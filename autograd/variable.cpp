@@ -31,8 +31,8 @@ struct Variable::Node {
   Backward backward;
 };
 
-Variable::Variable(Tensor value, bool requires_grad) : state_(std::make_shared<State>()) {
-  state_->value = std::move(value);
+Variable::Variable(Tensor value, bool requires_grad)
+    : value_(std::move(value)), state_(std::make_shared<State>()) {
   state_->requires_grad = requires_grad;
 }
 
@@ -45,22 +45,27 @@ const Tensor& Variable::grad() const {
   }
   return state_->grad;
 }
-void Variable::clear_grad() { state_->grad = Tensor(); }
-void Variable::changed() { ++state_->version; }
-uint64_t Variable::version() const { return state_->version; }
+Variable::State& Variable::state() const {
+  check(state_ != nullptr,
+        "[autograd] a result that was not recorded has a value and nothing else");
+  return *state_;
+}
+void Variable::clear_grad() { state().grad = Tensor(); }
+void Variable::changed() { ++state().version; }
+uint64_t Variable::version() const { return state().version; }
 
 const Tensor& Variable::as(DType dtype) const {
-  State& s = *state_;
-  if (s.value.dtype() == dtype) {
-    return s.value;
+  if (value().dtype() == dtype) {
+    return value();
   }
+  State& s = state();
   const bool made = s.converted != nullptr && s.converted->value.dtype() == dtype;
   if (!made) {
     s.converted = std::make_unique<Converted>();
-    s.converted->value = Tensor::empty(s.value.shape(), dtype, s.value.device());
+    s.converted->value = Tensor::empty(shape(), dtype, device());
   }
   if (!made || s.converted->version != s.version) {
-    kernels::backend(device()).cast(s.value, s.converted->value);
+    kernels::backend(device()).cast(value(), s.converted->value);
     s.converted->version = s.version;
   }
   return s.converted->value;
@@ -133,15 +138,16 @@ kernels::Into Gradients::into(size_t input) {
     return {};
   }
   Variable::State& s = *inputs_[input].state_;
+  const Tensor& value = inputs_[input].value();
   for (size_t earlier = 0; earlier < input; ++earlier) {
     if (inputs_[earlier].state_.get() == &s) {
       // One kernel can't write two gradients into one buffer.
-      apart_.emplace_back(input, Tensor::empty(s.value.shape(), s.value.dtype(), s.value.device()));
+      apart_.emplace_back(input, Tensor::empty(value.shape(), value.dtype(), value.device()));
       return {apart_.back().second, false};
     }
   }
   if (!s.grad.defined()) {
-    s.grad = Tensor::empty(s.value.shape(), s.value.dtype(), s.value.device());
+    s.grad = Tensor::empty(value.shape(), value.dtype(), value.device());
     return {s.grad, false};
   }
   if (s.grad.shared()) {  // add() took it from someone who may still read it

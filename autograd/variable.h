@@ -25,13 +25,19 @@ class Variable {
   Variable() = default;  // absent: defined() is false
   /// A leaf. Its gradient is kept when `requires_grad`.
   explicit Variable(Tensor value, bool requires_grad = false);
+  /// An operator's result for which nothing was recorded: a value, and nothing allocated beside it.
+  static Variable unrecorded(Tensor value) {
+    Variable result;
+    result.value_ = std::move(value);
+    return result;
+  }
 
-  bool defined() const { return state_ != nullptr; }
+  bool defined() const { return value_.defined(); }
   const Tensor& value() const {
-    if (state_ == nullptr) [[unlikely]] {
+    if (!value_.defined()) [[unlikely]] {
       throw_absent();
     }
-    return state_->value;
+    return value_;
   }
   const Shape& shape() const { return value().shape(); }
   int64_t dim(int i) const { return value().dim(i); }
@@ -53,10 +59,10 @@ class Variable {
   /// A view under another shape; gradients flow through.
   Variable reshape(const Shape& shape) const;
 
-  /// The value in another type, made once and kept until changed() is called: how matrices in
+  /// A leaf's value in another type, made once and kept until changed() is called: how matrices in
   /// float32 meet activations in bf16.
   const Tensor& as(DType dtype) const;
-  /// Whoever writes to value()'s memory says so.
+  /// Whoever writes to the memory of a leaf's value() says so.
   void changed();
   /// How often that happened.
   uint64_t version() const;
@@ -68,7 +74,6 @@ class Variable {
     uint64_t version = 0;  // of the value it was made from
   };
   struct State {
-    Tensor value;
     Tensor grad;
     bool requires_grad = false;
     std::shared_ptr<Node> producer;        // absent for leaves
@@ -79,7 +84,10 @@ class Variable {
   friend class Gradients;
   friend std::vector<Variable> record_always(const char*, std::vector<Tensor>,
                                              std::vector<Variable>, Backward);
-  std::shared_ptr<State> state_;
+  State& state() const;  // of a leaf, or of what was recorded
+
+  Tensor value_;
+  std::shared_ptr<State> state_;  // absent for what is unrecorded
 };
 
 /// What a Backward closure sees: the gradients of the node's outputs, and where those of its inputs
@@ -135,7 +143,7 @@ std::vector<Variable> record_always(const char* op, std::vector<Tensor> values,
 template <class F>
 Variable record(const char* op, Tensor value, Inputs inputs, F backward) {
   if (!recorded(inputs)) {
-    return Variable(std::move(value));
+    return Variable::unrecorded(std::move(value));
   }
   return record_always(op, {std::move(value)}, {inputs.begin(), inputs.end()},
                        std::move(backward))[0];
@@ -145,7 +153,7 @@ template <class F>
 std::pair<Variable, Variable> record(const char* op, Tensor first, Tensor second, Inputs inputs,
                                      F backward) {
   if (!recorded(inputs)) {
-    return {Variable(std::move(first)), Variable(std::move(second))};
+    return {Variable::unrecorded(std::move(first)), Variable::unrecorded(std::move(second))};
   }
   const auto outputs = record_always(op, {std::move(first), std::move(second)},
                                      {inputs.begin(), inputs.end()}, std::move(backward));

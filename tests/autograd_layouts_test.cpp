@@ -61,4 +61,20 @@ TEST(NoGradient, IsSaidWhereThereIsNone) {
   EXPECT_EQ(attention(q, k, v, kv, options).shape(), q.shape());
 }
 
+TEST(NoGradient, LeavesAResultWithItsValueAlone) {
+  const Variable x(random_tensor({2, 3}, "x"), true), w(random_tensor({4, 3}, "w"), true);
+  const int64_t nodes = live_nodes();
+  const NoGrad no_grad;
+  Variable y = linear(x, w);
+  EXPECT_EQ(live_nodes(), nodes);
+  EXPECT_TRUE(y.defined());
+  EXPECT_EQ(y.shape(), (Shape{2, 4}));
+  EXPECT_FALSE(y.requires_grad());
+  EXPECT_FALSE(y.grad().defined());
+  EXPECT_TRUE(y.as(y.dtype()).same_memory(y.value()));
+  EXPECT_THROW(y.as(DType::bf16), Error);
+  EXPECT_THROW(y.changed(), Error);
+  EXPECT_THROW(y.backward(), Error);
+}
+
 }  // namespace headroom::testing
