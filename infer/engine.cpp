@@ -18,15 +18,6 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The first `count` numbers of a row of logits.
-std::vector<double> row_of(const Tensor& logits, int64_t row, int64_t count) {
-  const Tensor host = logits.rows(row, row + 1).to(kCpu);
-  if (host.dtype() == DType::f64) {
-    return {host.data<double>(), host.data<double>() + count};
-  }
-  return {host.data<float>(), host.data<float>() + count};
-}
-
 /// How the logits of the next token come about: through a cache, or from the whole sequences.
 class Phases {
  public:
@@ -111,6 +102,7 @@ Sequences choose_all(const Tensor& logits, int64_t index, const GenerateOptions&
                      const Sequences& given, Generated& result, const OnToken& on_token) {
   Sequences next(given.size());
   const int64_t allowed = options.vocabulary == 0 ? logits.dim(1) : options.vocabulary;
+  const Tensor host = logits.to(kCpu);
   int64_t n = 0;
   for (size_t row = 0; row < given.size(); ++row) {
     if (given[row].empty()) {
@@ -119,8 +111,10 @@ Sequences choose_all(const Tensor& logits, int64_t index, const GenerateOptions&
     const auto id = static_cast<int64_t>(row);
     const Choice choice = [&] {
       const kernels::Kernel kernel("sample");
-      return choose(row_of(logits, n++, allowed), options.sampling, id, index);
+      const Tensor one = host.rows(n, n + 1).reshape({host.dim(1)}).rows(0, allowed);
+      return choose(one, options.sampling, id, index);
     }();
+    ++n;
     result.tokens[row].push_back(choice.token);
     result.log_probs[row].push_back(choice.log_prob);
     const kernels::Kernel output("output");

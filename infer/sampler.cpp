@@ -5,8 +5,10 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "tensor/check.h"
 #include "tensor/rng.h"
 
@@ -25,19 +27,23 @@ bool likelier(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
 
-/// The index of the largest logit.
-size_t largest(std::span<const double> logits, int64_t row, int64_t index) {
-  check(!logits.empty(), "[sampler] no logits to choose from");
-  for (size_t i = 0; i < logits.size(); ++i) {
-    check(!std::isnan(logits[i]) && logits[i] != std::numeric_limits<double>::infinity(),
-          "[sampler] the logit of token {} is {} at new token {} of sequence {}", i, logits[i],
-          index, row);
+double element(const Tensor& x, int64_t i) {
+  return x.dtype() == DType::f64 ? x.data<double>()[i] : x.data<float>()[i];
+}
+
+/// The largest logit. Throws, naming what is wrong with them, when there is none.
+kernels::Largest largest(const Tensor& logits, int64_t row, int64_t index) {
+  check(logits.numel() > 0, "[sampler] no logits to choose from");
+  const kernels::Largest largest = kernels::backend(kCpu).largest(logits);
+  for (int64_t i = 0; largest.index < 0 && i < logits.numel(); ++i) {
+    const double logit = element(logits, i);
+    check(logit < std::numeric_limits<double>::infinity(),
+          "[sampler] the logit of token {} is {} at new token {} of sequence {}", i, logit, index,
+          row);
   }
-  const auto best =
-      static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  check(std::isfinite(logits[best]), "[sampler] every logit is -inf at new token {} of sequence {}",
-        index, row);
-  return best;
+  check(largest.index >= 0, "[sampler] every logit is -inf at new token {} of sequence {}", index,
+        row);
+  return largest;
 }
 
 double total_weight(const std::vector<Candidate>& candidates) {
@@ -70,6 +76,40 @@ void keep_min_p(std::vector<Candidate>& candidates, double p) {
   std::erase_if(candidates, [p](const Candidate& c) { return c.weight < p; });
 }
 
+/// What is left of the tokens, in the order of ids, so that a step that removed nothing leaves no
+/// trace in what is drawn.
+std::vector<Candidate> candidates(const Tensor& logits, const Tensor& weights,
+                                  const SamplingOptions& options) {
+  std::vector<Candidate> left;
+  left.reserve(static_cast<size_t>(logits.numel()));
+  for (int64_t i = 0; i < logits.numel(); ++i) {
+    left.push_back({static_cast<int32_t>(i), element(logits, i), element(weights, i)});
+  }
+  keep_top_k(left, options.top_k);
+  keep_top_p(left, options.top_p);
+  keep_min_p(left, options.min_p);
+  if (options.top_k > 0 || options.top_p < 1) {
+    std::sort(left.begin(), left.end(),
+              [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
+  }
+  return left;
+}
+
+/// The token at which the share `at` of all weight is passed; none if rounding has used up the
+/// last.
+std::optional<int64_t> draw(const Tensor& logits, const Tensor& weights,
+                            const SamplingOptions& options, double at) {
+  const std::vector<Candidate> all = candidates(logits, weights, options);
+  double left = at * total_weight(all);
+  for (const Candidate& c : all) {
+    left -= c.weight;
+    if (left < 0) {
+      return c.token;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void check_options(const SamplingOptions& options) {
@@ -85,43 +125,18 @@ void check_options(const SamplingOptions& options) {
               "[sampler] --min-p is {}, but must be from 0 to 1 (0: all tokens)", options.min_p);
 }
 
-Choice choose(std::span<const double> logits, const SamplingOptions& options, int64_t row,
-              int64_t index) {
-  const size_t best = largest(logits, row, index);
-  const double top = logits[best];
-  double sum = 0;
-  for (const double logit : logits) {
-    sum += std::exp(logit - top);
+Choice choose(const Tensor& logits, const SamplingOptions& options, int64_t row, int64_t index) {
+  const kernels::Largest best = largest(logits, row, index);
+  int64_t token = best.index;
+  if (options.temperature > 0) {
+    const RandomStream stream(options.seed, "sampling", static_cast<uint64_t>(row),
+                              static_cast<uint64_t>(index));
+    // The largest logit is taken away before the division: 0 / tiny is 0, the rest go to -inf.
+    Tensor weights = Tensor::empty(logits.shape(), logits.dtype());
+    kernels::backend(kCpu).exp_weights(logits, best.value, options.temperature, weights);
+    token = draw(logits, weights, options, stream.uniform(0)).value_or(token);
   }
-  const auto choice = [&](size_t token) {
-    return Choice{static_cast<int32_t>(token), logits[token] - top - std::log(sum)};
-  };
-  if (options.temperature == 0) {
-    return choice(best);
-  }
-  std::vector<Candidate> candidates;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    // The largest logit is taken away before the division: 0 / tiny is 0, and the rest go to -inf.
-    candidates.push_back(
-        {static_cast<int32_t>(i), logits[i], std::exp((logits[i] - top) / options.temperature)});
-  }
-  keep_top_k(candidates, options.top_k);
-  keep_top_p(candidates, options.top_p);
-  keep_min_p(candidates, options.min_p);
-  // In the order of ids, so that a step that removed nothing leaves no trace in what is drawn.
-  std::sort(candidates.begin(), candidates.end(),
-            [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
-
-  const RandomStream stream(options.seed, "sampling", static_cast<uint64_t>(row),
-                            static_cast<uint64_t>(index));
-  double left = stream.uniform(0) * total_weight(candidates);
-  for (const Candidate& c : candidates) {
-    left -= c.weight;
-    if (left < 0) {
-      return choice(static_cast<size_t>(c.token));
-    }
-  }
-  return choice(best);  // rounding used the last candidate up
+  return {static_cast<int32_t>(token), element(logits, token) - best.log_sum};
 }
 
 }  // namespace headroom::infer

@@ -89,6 +89,14 @@ struct AdamWStep {
   double grad_scale;  // multiplies every gradient first (clipping)
 };
 
+/// The largest of some numbers.
+struct Largest {
+  int64_t index = -1;  // the lowest, if several are as large; -1: some number is NaN or +inf, or
+                       // none is finite
+  double value = 0;
+  double log_sum = 0;  // the logarithm of the sum of exp(number) over all
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -177,6 +185,12 @@ class Backend {
   /// be logits itself.
   virtual void cross_entropy(const Tensor& logits, const Tensor& targets, double scale,
                              Tensor& losses, Tensor& dlogits) = 0;
+
+  // --- choosing tokens ---
+  /// The largest of x (V), of the compute type.
+  virtual Largest largest(const Tensor& x) = 0;
+  /// y (V) = exp((x - shift) / divisor) for x up to the shift, both of the compute type.
+  virtual void exp_weights(const Tensor& x, double shift, double divisor, Tensor& y) = 0;
 
   // --- optimizers ---
   /// Sum of squares over all tensors, in f64, in an order that depends only on the shapes.

@@ -148,6 +148,15 @@ class TracedBackend final : public Backend {
     inner_.cross_entropy(logits, targets, scale, losses, dlogits);
   }
 
+  Largest largest(const Tensor& x) override {
+    const Kernel kernel("largest", shape_of(x));
+    return inner_.largest(x);
+  }
+  void exp_weights(const Tensor& x, double shift, double divisor, Tensor& y) override {
+    const Kernel kernel("exp_weights", shape_of(x));
+    inner_.exp_weights(x, shift, divisor, y);
+  }
+
   double sum_of_squares(std::span<const Tensor> tensors) override {
     int64_t elements = 0;
     for (const Tensor& tensor : tensors) {

@@ -17,6 +17,10 @@ namespace {
 
 using Logits = std::vector<double>;
 
+Choice choose(const Logits& logits, const SamplingOptions& options, int64_t row, int64_t index) {
+  return infer::choose(Tensor::from(logits, {std::ssize(logits)}), options, row, index);
+}
+
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 Logits some_logits(int64_t count) {

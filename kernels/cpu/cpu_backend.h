@@ -61,6 +61,10 @@ class CpuBackend final : public Backend {
   void cross_entropy(const Tensor& logits, const Tensor& targets, double scale, Tensor& losses,
                      Tensor& dlogits) override;
 
+  // sampling.cpp
+  Largest largest(const Tensor& x) override;
+  void exp_weights(const Tensor& x, double shift, double divisor, Tensor& y) override;
+
   // optimizer.cpp
   double sum_of_squares(std::span<const Tensor> tensors) override;
   void adamw(std::span<const AdamWTensors> tensors, const AdamWStep& step) override;

@@ -1,0 +1,106 @@
+// What sampling asks of logits, against its definition in float64.
+#include "tests/kernel_operands.h"
+
+namespace headroom::testing {
+namespace {
+
+using kernels::Largest;
+
+class Sampling : public ::testing::TestWithParam<Precision> {};
+
+/// Around the vectors' lengths, and around the stretches that threads take.
+const std::vector<int64_t> kVocabularies = {1, 3, 17, 65, 4095, 4097, 50257};
+
+Largest largest_of(const Tensor& x) { return kernels::backend(kCpu).largest(x); }
+
+TEST_P(Sampling, FindsTheLargestAndTheLogarithmOfTheSum) {
+  std::mt19937 random(1);
+  for (const int64_t n : kVocabularies) {
+    for (const double offset : {0.0, -300.0, 1000.0}) {
+      std::vector<double> values = normals(n, random);
+      for (double& value : values) value += offset;
+      const Operand x(GetParam().type, values, {n});
+      const auto best = std::max_element(x.exact.begin(), x.exact.end());
+      double sum = 0;
+      for (const double value : x.exact) sum += std::exp(value - *best);
+      const Largest largest = largest_of(x.tensor);
+      EXPECT_EQ(largest.index, best - x.exact.begin()) << n;
+      EXPECT_EQ(largest.value, *best);
+      EXPECT_NEAR(largest.log_sum, *best + std::log(sum), 10 * GetParam().tolerance) << n;
+    }
+  }
+}
+
+TEST_P(Sampling, TakesTheLowestIndexOfEqualOnes) {
+  for (const int64_t n : kVocabularies) {
+    for (const int64_t first : {int64_t{0}, n / 2, n - 1}) {
+      std::vector<double> values(static_cast<size_t>(n), -1.0);
+      for (int64_t i = first; i < n; i += 7) values[static_cast<size_t>(i)] = 2;
+      EXPECT_EQ(largest_of(as(GetParam().type, values, {n})).index, first) << n;
+    }
+  }
+}
+
+TEST_P(Sampling, PassesOverMinusInfinityAndRefusesWhatIsNoNumber) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const int64_t n : kVocabularies) {
+    std::vector<double> values(static_cast<size_t>(n), -kInfinity);
+    EXPECT_EQ(largest_of(as(GetParam().type, values, {n})).index, -1) << n;
+    values.back() = 3;
+    const Largest largest = largest_of(as(GetParam().type, values, {n}));
+    EXPECT_EQ(largest.index, n - 1);
+    EXPECT_NEAR(largest.log_sum, 3, GetParam().tolerance);
+    for (const double bad : {kInfinity, std::nan("")}) {
+      for (const int64_t at : {int64_t{0}, n / 2, n - 1}) {
+        std::vector<double> worse = values;
+        worse[static_cast<size_t>(at)] = bad;
+        EXPECT_EQ(largest_of(as(GetParam().type, worse, {n})).index, -1) << n << ", " << at;
+      }
+    }
+  }
+}
+
+TEST_P(Sampling, WeightsAreExponentials) {
+  std::mt19937 random(2);
+  for (const int64_t n : kVocabularies) {
+    std::vector<double> values = normals(n, random);
+    values[0] = -std::numeric_limits<double>::infinity();
+    const Operand x(GetParam().type, values, {n});
+    const double shift = 4;
+    for (const double divisor : {0.5, 1.0, 1e9}) {
+      Tensor y = as(GetParam().type, std::vector<double>(static_cast<size_t>(n), -1.0), {n});
+      kernels::backend(kCpu).exp_weights(x.tensor, shift, divisor, y);
+      expect_elements(
+          y, [&](int64_t i) { return std::exp((x[i] - shift) / divisor); }, GetParam().tolerance,
+          "weights");
+    }
+  }
+}
+
+/// Only what equals the shift is left, however small the divisor.
+TEST_P(Sampling, WeightsOfATinyDivisorAreZeroOrOne) {
+  const Tensor x = as(GetParam().type, {1, 0.999, -1e30, 1}, {4});
+  for (const double divisor : {1e-30, 1e-45, 5e-324}) {
+    Tensor y = as(GetParam().type, {9, 9, 9, 9}, {4});
+    kernels::backend(kCpu).exp_weights(x, 1, divisor, y);
+    EXPECT_EQ(to_doubles(y), (std::vector<double>{1, 0, 0, 1}));
+  }
+}
+
+TEST_P(Sampling, DoesNotDependOnTheNumberOfThreads) {
+  std::mt19937 random(3);
+  const Operand x(GetParam().type, {50257}, random);
+  expect_same_for_any_threads([&] {
+    const Largest largest = largest_of(x.tensor);
+    Tensor y = as(GetParam().type, x.exact, {50257});
+    kernels::backend(kCpu).exp_weights(x.tensor, 5, 0.8, y);
+    return std::vector<Tensor>{Tensor::from(std::vector<double>{largest.log_sum}, {1}), y};
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Sampling,
+                         ::testing::Values(kActivationTypes[0], kActivationTypes[1]),
+                         name_of_precision);
+
+}  // namespace
+}  // namespace headroom::testing
