@@ -21,7 +21,7 @@ namespace headroom::kernels::cpu::HWY_NAMESPACE {
 /// multiply-add, and their totals are one vector of four.
 constexpr int64_t kSide = 4;
 /// Rows of x whose sums, with those of kSide rows of weights, fit the registers.
-constexpr int64_t kMostTogether = HWY_TARGET == HWY_AVX3 ? 5 : 2;
+constexpr int64_t kMostTogether = HWY_TARGET == HWY_AVX3 ? 4 : 2;
 /// Rows of x that stay in the second cache while weights pass by.
 constexpr int64_t kRowsInCache = 32;
 
@@ -113,7 +113,7 @@ struct Product {
   T* y;                 // (m, n)
 };
 
-/// Rows [j, j + kSide) of the weights with rows [first, first + M) of x.
+/// Rows [j, j + rows) of the weights with rows [first, first + M) of x.
 template <int64_t M, class W, class T>
 HWY_INLINE void multiply(const Product<W, T>& p, int64_t first, int64_t j, int64_t rows) {
   const W* side[kSide];
@@ -143,11 +143,16 @@ HWY_INLINE void multiply_up_to(int64_t count, const Product<W, T>& p, int64_t fi
 /// Rows [begin, end) of the weights with all rows of x.
 template <class W, class T>
 HWY_NOINLINE void multiply_rows(const Product<W, T>& p, int64_t begin, int64_t end) {
+  constexpr int64_t kMostParts = (kRowsInCache + kMostTogether - 1) / kMostTogether;
   const int64_t parts = (p.m + kMostTogether - 1) / kMostTogether;
+  int64_t first[kMostParts + 1];
+  for (int64_t part = 0; part <= parts; ++part) {
+    first[part] = p.m * part / parts;
+  }
   for (int64_t j = begin; j < end; j += kSide) {
     for (int64_t part = 0; part < parts; ++part) {
-      const int64_t first = p.m * part / parts, count = p.m * (part + 1) / parts - first;
-      multiply_up_to<kMostTogether>(count, p, first, j, std::min(kSide, end - j));
+      multiply_up_to<kMostTogether>(first[part + 1] - first[part], p, first[part], j,
+                                    std::min(kSide, end - j));
     }
   }
 }
