@@ -42,7 +42,8 @@ size_t rounded(size_t bytes) {
 /// Numbers the rounded sizes: the multiples of 64 below 512, then eight for each power of two.
 size_t class_of(size_t rounded_size) {
   constexpr int kEighths = 8, kFirstPower = 9;
-  const int power = std::max<int>(kFirstPower, std::bit_width(rounded_size) - 1);
+  const int width = std::bit_width(rounded_size);
+  const int power = width > kFirstPower ? width - 1 : kFirstPower;
   return static_cast<size_t>(kEighths * (power - kFirstPower)) + (rounded_size >> (power - 3));
 }
 constexpr size_t kClasses = 448;  // of 64-bit sizes
@@ -71,10 +72,10 @@ class Mappings {
   /// Gives a block's pages back, but for those it shares with its neighbours; its addresses are not
   /// used again.
   static void give_back(void* block, size_t size) {
-    const auto begin = round_up(reinterpret_cast<uintptr_t>(block), kPage);
-    const auto end = (reinterpret_cast<uintptr_t>(block) + size) / kPage * kPage;
+    const auto at = reinterpret_cast<uintptr_t>(block);
+    const uintptr_t begin = round_up(at, kPage), end = (at + size) / kPage * kPage;
     if (begin < end) {
-      munmap(reinterpret_cast<void*>(begin), end - begin);
+      munmap(static_cast<std::byte*>(block) + (begin - at), end - begin);
     }
   }
 
@@ -94,7 +95,7 @@ class Mappings {
     if (aligned > begin) {
       munmap(mapped, aligned - begin);
     }
-    auto* start = reinterpret_cast<std::byte*>(aligned);
+    auto* start = static_cast<std::byte*>(mapped) + (aligned - begin);
     munmap(start + size, begin + kLargePage - aligned);
     madvise(start, size, MADV_HUGEPAGE);  // a wish: without large pages it is slower, not wrong
     return start;

@@ -35,7 +35,7 @@ HWY_INLINE void totals(D, const hn::Vec<D> (&sum)[kSide], float* out) {
 #else
 /// v with its upper half added to its lower one until four lanes are left.
 template <class D>
-HWY_INLINE hn::Vec<hn::FixedTag<float, 4>> fold(D d, hn::Vec<D> v) {
+HWY_INLINE hn::Vec<hn::FixedTag<float, 4>> fold(D /*d*/, hn::Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) == 4) {
     return v;
   } else {
