@@ -4,8 +4,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 
+#include "experiments/milliseconds.h"
 #include "kernels/backend.h"
 
 namespace headroom::experiments {
@@ -28,11 +28,10 @@ double best_gemm_gflops(DType operands) {
     auto& device = kernels::backend(kCpu);
     device.matmul(a, Transpose::no, b, Transpose::yes, out);  // makes the primitive
     for (int run = 0; run < kRuns; ++run) {
-      const auto begin = std::chrono::steady_clock::now();
-      device.matmul(a, Transpose::no, b, Transpose::yes, out);
-      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+      const double ms =
+          milliseconds([&] { device.matmul(a, Transpose::no, b, Transpose::yes, out); });
       const auto n = static_cast<double>(size);
-      best = std::max(best, 2 * n * n * n / seconds.count() / 1e9);
+      best = std::max(best, 2 * n * n * n / ms / 1e6);
     }
   }
   return best;

@@ -2,9 +2,8 @@
 #include "experiments/timed_model.h"
 
 #include <algorithm>
-#include <chrono>
 
-#include "infer/sampler.h"
+#include "experiments/milliseconds.h"
 #include "infer/verify.h"
 
 namespace headroom::experiments {
@@ -12,14 +11,6 @@ namespace headroom::experiments {
 namespace {
 
 constexpr uint64_t kSeed = 1;
-
-template <class F>
-double milliseconds(const F& f) {
-  const auto begin = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-      .count();
-}
 
 /// Random numbers in the cache's type.
 Tensor random_rows(const Shape& shape, DType dtype) {

@@ -1,12 +1,12 @@
 // Steps on random tokens, timed with the peak measured in between.
 #include "experiments/train_bench.h"
 
-#include <chrono>
 #include <optional>
 
 #include "configs/memory.h"
 #include "configs/size.h"
 #include "experiments/ceilings.h"
+#include "experiments/milliseconds.h"
 #include "infer/verify.h"
 #include "kernels/peak.h"
 #include "kernels/threads.h"
@@ -21,14 +21,6 @@ constexpr int64_t kWarmUp = 2;  // makes the products' code and the buffers
 constexpr int64_t kPeaks = 5;   // samples of the peak
 constexpr int kRepetitions = 3;
 constexpr int64_t kScalingSteps = 3;
-
-template <class F>
-double milliseconds(const F& f) {
-  const auto begin = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-      .count();
-}
 
 Tensor random_tokens(const configs::Config& config, int64_t vocab_size, uint64_t number) {
   const Shape shape{config.train.batch_size, config.model.block_size};
