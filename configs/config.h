@@ -49,6 +49,13 @@ struct ModelConfig {
   bool tie_embeddings = true;              // a character model has few tokens to spend a head on
   double dropout = 0.0;                    // a few passes over the corpus overfit little
   double logit_softcap = 0.0;              // off
+  AttentionKind attention = AttentionKind::gqa;  // the published comparison's
+  int64_t given_kv_rank = 0;                     // key kv_rank; read it through kv_rank()
+  int64_t given_rope_head_dim = 0;               // key rope_head_dim; read it through the function
+  int64_t window = 0;                            // every layer sees everything
+  std::string window_pattern = "L";              // with a window, every layer has it
+  int64_t sinks = 0;                             // a model trained with a window needs none
+  SinkKind sink = SinkKind::none;                // as published
 
   /// D, the width of one head: as given, or n_embd / n_head.
   int64_t head_dim() const { return given_head_dim != 0 ? given_head_dim : n_embd / n_head; }
@@ -58,6 +65,17 @@ struct ModelConfig {
   int64_t kv_dim() const { return n_kv_head * head_dim(); }
   /// Query heads that share one KV head, H / K.
   int64_t group() const { return n_head / n_kv_head; }
+  bool mla() const { return attention == AttentionKind::mla; }
+  /// R, the width of MLA's latent: as given, or 2 D, the bytes of one KV head.
+  int64_t kv_rank() const { return given_kv_rank != 0 ? given_kv_rank : 2 * head_dim(); }
+  /// Dr, the width of the part of MLA's queries and of its one shared key that rope rotates: as
+  /// given, or D / 2, which is DeepSeek-V2's ratio, rounded up to pairs; 0 with learned positions.
+  int64_t rope_head_dim() const {
+    if (position == Position::learned) {
+      return 0;
+    }
+    return given_rope_head_dim != 0 ? given_rope_head_dim : (head_dim() + 3) / 4 * 2;
+  }
   /// F, the MLP's inner width: as given, or 4 n_embd; swiglu's third matrix is paid for with 8/3
   /// n_embd, rounded up to a multiple of 64 (arXiv 2002.05202; the rounding is Llama's).
   int64_t n_ff() const {
@@ -103,6 +121,23 @@ struct ModelConfig {
     visit(Field{"logit_softcap", "logits become c tanh(logit / c); 0: off (arXiv 2408.00118)", 0,
                 1e6},
           self.logit_softcap);
+    visit(Field{"attention", "gqa: keys and values per KV head; mla: one latent for all heads"},
+          self.attention);
+    visit(Field{"kv_rank", "width of mla's latent; 0: 2 head_dim", 0, kMaxSize},
+          self.given_kv_rank);
+    visit(Field{"rope_head_dim",
+                "width of what rope rotates under mla; 0: head_dim / 2 rounded up to even", 0,
+                kMaxSize},
+          self.given_rope_head_dim);
+    visit(Field{"window", "keys a local layer sees, its own included; 0: every layer sees all", 0,
+                kMaxSize},
+          self.window);
+    visit(Field{"window_pattern", "layers by turns: L has the window, G sees all, as in LG"},
+          self.window_pattern);
+    visit(Field{"sinks", "first keys that local layers see besides the window", 0, kMaxSize},
+          self.sinks);
+    visit(Field{"sink", "learned: one more logit per head in its softmax, with no value"},
+          self.sink);
   }
 };
 

@@ -26,6 +26,20 @@ constexpr Spellings<RopeStyle, 2> spellings(RopeStyle) {
   return {{{RopeStyle::half, "half"}, {RopeStyle::interleaved, "interleaved"}}};
 }
 
+/// Grouped-query attention, multi-head and multi-query included (arXiv 2305.13245), or multi-head
+/// latent attention (DeepSeek-V2, arXiv 2405.04434 section 2.1).
+enum class AttentionKind { gqa, mla };
+constexpr Spellings<AttentionKind, 2> spellings(AttentionKind) {
+  return {{{AttentionKind::gqa, "gqa"}, {AttentionKind::mla, "mla"}}};
+}
+
+/// Whether each head learns one more logit, with no value, that its softmax may go to (gpt-oss,
+/// arXiv 2508.10925 section 2.1).
+enum class SinkKind { none, learned };
+constexpr Spellings<SinkKind, 2> spellings(SinkKind) {
+  return {{{SinkKind::none, "none"}, {SinkKind::learned, "learned"}}};
+}
+
 /// LayerNorm (arXiv 1607.06450) or RMSNorm (arXiv 1910.07467).
 enum class Norm { layernorm, rmsnorm };
 constexpr Spellings<Norm, 2> spellings(Norm) {

@@ -20,7 +20,7 @@ struct Key {
 };
 
 // What nanoGPT, Hugging Face and others call our keys.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kForeign = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 25> kForeign = {{
     {"num_hidden_layers", "model.n_layer"},
     {"num_attention_heads", "model.n_head"},
     {"num_key_value_heads", "model.n_kv_head"},
@@ -32,6 +32,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kForeign
     {"max_position_embeddings", "model.block_size"},
     {"rope_theta", "model.rope_base"},
     {"rms_norm_eps", "model.norm_eps"},
+    {"kv_lora_rank", "model.kv_rank"},
+    {"qk_rope_head_dim", "model.rope_head_dim"},
+    {"sliding_window", "model.window"},
     {"tie_word_embeddings", "model.tie_embeddings"},
     {"dataset", "data.corpus"},
     {"max_steps", "train.steps"},

@@ -43,7 +43,7 @@ std::optional<Problem> width_problem(const ModelConfig& m) {
                     "n_head unless model.head_dim is given",
                     m.n_embd, m.n_head)};
   }
-  if (m.position == Position::rope && m.head_dim() % 2 != 0) {
+  if (m.position == Position::rope && !m.mla() && m.head_dim() % 2 != 0) {
     const std::string origin =
         m.given_head_dim != 0 ? "" : fmt::format(" (n_embd {} / n_head {})", m.n_embd, m.n_head);
     return Problem{
@@ -57,6 +57,65 @@ std::optional<Problem> width_problem(const ModelConfig& m) {
         {"model.bias", "model.norm"},
         "model.bias is norm and model.norm is rmsnorm, but an RMSNorm has no bias: use layernorm, "
         "or bias none or all"};
+  }
+  return std::nullopt;
+}
+
+/// Under mla every query head has keys and values of its own, made from the latent.
+std::optional<Problem> latent_problem(const ModelConfig& m) {
+  if (!m.mla()) {
+    for (const auto& [key, value] : {std::pair("model.kv_rank", m.given_kv_rank),
+                                     std::pair("model.rope_head_dim", m.given_rope_head_dim)}) {
+      if (value != 0) {
+        return Problem{
+            {key, "model.attention"},
+            fmt::format("{} is {} and model.attention is gqa, which has no latent: leave "
+                        "it 0, or use mla",
+                        key, value)};
+      }
+    }
+    return std::nullopt;
+  }
+  if (m.n_kv_head != m.n_head) {
+    return Problem{{"model.n_kv_head", "model.attention"},
+                   fmt::format("model.n_kv_head is {} and model.attention is mla, whose latent "
+                               "serves every head: n_kv_head must be n_head, {}",
+                               m.n_kv_head, m.n_head)};
+  }
+  if (m.position == Position::learned && m.given_rope_head_dim != 0) {
+    return Problem{{"model.rope_head_dim", "model.position"},
+                   fmt::format("model.rope_head_dim is {} and model.position is learned, which "
+                               "rotates nothing: leave it 0",
+                               m.given_rope_head_dim)};
+  }
+  if (m.given_rope_head_dim % 2 != 0) {
+    return Problem{{"model.rope_head_dim"},
+                   fmt::format("model.rope_head_dim is {}, but rope rotates pairs: it must be even",
+                               m.given_rope_head_dim)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Problem> window_problem(const ModelConfig& m) {
+  const std::string& pattern = m.window_pattern;
+  if (pattern.find_first_not_of("LG") != std::string::npos ||
+      pattern.find('L') == std::string::npos) {
+    return Problem{{"model.window_pattern"},
+                   fmt::format("model.window_pattern is {}, but must be the letters L (a layer "
+                               "with the window) and G (one that sees all), with an L among them",
+                               to_text(pattern))};
+  }
+  if (m.window == 0 && pattern != "L") {
+    return Problem{{"model.window_pattern", "model.window"},
+                   fmt::format("model.window_pattern is {} and model.window is 0, so that no layer "
+                               "has a window: give one",
+                               pattern)};
+  }
+  if (m.window == 0 && m.sinks != 0) {
+    return Problem{{"model.sinks", "model.window"},
+                   fmt::format("model.sinks is {} and model.window is 0, but a layer that sees all "
+                               "sees its first keys too: give a window, or leave sinks 0",
+                               m.sinks)};
   }
   return std::nullopt;
 }
@@ -90,6 +149,12 @@ std::optional<Problem> find_problem(const Config& config) {
   }
   if (!problem) {
     problem = width_problem(config.model);
+  }
+  if (!problem) {
+    problem = latent_problem(config.model);
+  }
+  if (!problem) {
+    problem = window_problem(config.model);
   }
   if (!problem) {
     problem = data_problem(config.data);

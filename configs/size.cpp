@@ -109,6 +109,18 @@ int64_t parameter_count(const ModelConfig& m, int64_t vocab_size) {
       .value();
 }
 
+KVShape kv_shape(const ModelConfig& m) {
+  if (m.mla()) {
+    return {1, m.kv_rank() + m.rope_head_dim(), m.kv_rank(), true};
+  }
+  return {m.n_kv_head, m.head_dim(), m.head_dim(), false};
+}
+
+LayerWindow layer_window(const ModelConfig& m, int64_t layer) {
+  const auto letter = static_cast<size_t>(layer) % m.window_pattern.size();
+  return m.window_pattern[letter] == 'L' ? LayerWindow{m.window, m.sinks} : LayerWindow{};
+}
+
 int64_t attention_parameters_per_layer(const ModelConfig& m) {
   const Count weights = Count(2) * m.n_embd * (Count(m.q_dim()) + m.kv_dim());
   const Count biases =

@@ -29,6 +29,29 @@ std::vector<ParameterSize> parameters(const ModelConfig& model, int64_t vocab_si
 
 int64_t parameter_count(const ModelConfig& model, int64_t vocab_size);
 
+/// What one token adds to the cache of one layer.
+struct KVShape {
+  int64_t heads;
+  int64_t key_size;    // of one head
+  int64_t value_size;  // of one head
+  /// The value is the first value_size numbers of the key and stored once: MLA's latent.
+  bool value_in_key;
+};
+
+/// gqa: n_kv_head keys and values of D. mla: one key of R + Dr numbers, the value its first R
+/// (arXiv 2405.04434, section 2.1.3).
+KVShape kv_shape(const ModelConfig& model);
+
+/// Which keys a layer of the model sees by training: window and sinks as in a mask of attention;
+/// window 0: all.
+struct LayerWindow {
+  int64_t window = 0;
+  int64_t sinks = 0;
+};
+
+/// The window of the layer, if the pattern gives it one: letter `layer`, the pattern repeated.
+LayerWindow layer_window(const ModelConfig& model, int64_t layer);
+
 /// The four projections of one block: 2 C D (H + K), and their biases if they have any.
 int64_t attention_parameters_per_layer(const ModelConfig& model);
 

@@ -114,6 +114,42 @@ TEST(Load, RulesBetweenKeysAreChecked) {
   EXPECT_THAT(refusal("sweep: {seeds: []}"), HasSubstr("sweep.seeds is []"));
 }
 
+TEST(Load, LatentAttentionDerivesItsWidthsAndRefusesWhatItHasNot) {
+  const ModelConfig m = parse("model: {attention: mla, n_kv_head: 8, head_dim: 20}").model;
+  EXPECT_EQ(m.kv_rank(), 40);
+  EXPECT_EQ(m.rope_head_dim(), 10);
+  // Rope rotates pairs: half of 18 is rounded up. The width of a head may be odd, it is not
+  // rotated.
+  EXPECT_EQ(parse("model: {attention: mla, n_kv_head: 8, head_dim: 18}").model.rope_head_dim(), 10);
+  EXPECT_EQ(parse("model: {attention: mla, n_kv_head: 8, head_dim: 15}").model.rope_head_dim(), 8);
+  EXPECT_EQ(
+      parse("model: {attention: mla, n_kv_head: 8, kv_rank: 7, rope_head_dim: 4}").model.kv_rank(),
+      7);
+  EXPECT_EQ(parse("model: {attention: mla, n_kv_head: 8, position: learned}").model.rope_head_dim(),
+            0);
+
+  EXPECT_EQ(refusal("model:\n  attention: mla\n  n_kv_head: 2\n"),
+            "t.yaml:3: model.n_kv_head is 2 and model.attention is mla, whose latent serves every "
+            "head: n_kv_head must be n_head, 8");
+  EXPECT_THAT(refusal("model: {kv_rank: 4}"), HasSubstr("model.kv_rank is 4 and model.attention"));
+  EXPECT_THAT(refusal("model: {rope_head_dim: 4}"), HasSubstr("model.rope_head_dim is 4 and"));
+  EXPECT_THAT(refusal("model: {attention: mla, n_kv_head: 8, rope_head_dim: 5}"),
+              HasSubstr("model.rope_head_dim is 5, but rope rotates pairs"));
+  EXPECT_THAT(refusal("model: {attention: mla, n_kv_head: 8, position: learned, rope_head_dim: 4}"),
+              HasSubstr("model.position is learned, which rotates nothing"));
+}
+
+TEST(Load, WindowsPatternsAndSinksMustBelongTogether) {
+  EXPECT_EQ(refusal("model: {window: 8, window_pattern: LLG, sinks: 2, sink: learned}"), "");
+  EXPECT_EQ(refusal("model: {sink: learned}"), "");
+  for (const char* pattern : {"G", "''", "LX", "lg"}) {
+    EXPECT_THAT(refusal(std::string("model: {window: 8, window_pattern: ") + pattern + "}"),
+                HasSubstr("must be the letters L"));
+  }
+  EXPECT_THAT(refusal("model: {window_pattern: LG}"), HasSubstr("no layer has a window"));
+  EXPECT_THAT(refusal("model: {sinks: 4}"), HasSubstr("model.sinks is 4 and model.window is 0"));
+}
+
 // CFG-02
 TEST(Load, UnknownKeysAreRefusedWithLineAndNearestKey) {
   EXPECT_EQ(refusal("model:\n  n_head: 4\ntrain:\n  learning_rat: 1e-3\n"),
@@ -240,12 +276,14 @@ TEST(Load, WarmUpBeyondTheStepsIsClippedWithANote) {
 /// A config in which no key has its default, with numbers that a careless printer would round.
 Config unusual() {
   return parse(
-      "model: {n_layer: 3, n_head: 12, n_kv_head: 6, n_embd: 240, head_dim: 22, n_ff: 100, "
+      "model: {n_layer: 3, n_head: 12, n_kv_head: 12, n_embd: 240, head_dim: 22, n_ff: 100, "
       "block_size: 7,\n"
       "        vocab_size: 99, position: learned, rope_style: interleaved, rope_base: "
       "123456.789012345678,\n"
       "        norm: layernorm, norm_eps: 1e-5, mlp: gelu_erf, qk_norm: true, bias: all,\n"
-      "        tie_embeddings: false, dropout: 0.30000000000000004, logit_softcap: 30}\n"
+      "        tie_embeddings: false, dropout: 0.30000000000000004, logit_softcap: 30,\n"
+      "        attention: mla, kv_rank: 40, window: 5, window_pattern: LLG, sinks: 2, sink: "
+      "learned}\n"
       "data: {corpus: \"a \\\"b\\\" \\\\ # é:\\n\\tx\", tokenizer: bpe, vocab_size: 300, "
       "val_fraction: "
       "0.05, order: sequential}\n"
@@ -278,10 +316,11 @@ TEST(Print, DifferencesNameEveryKeyThatDiffers) {
   EXPECT_EQ(found[0].left, "2");
   EXPECT_EQ(found[0].right, "8");
   EXPECT_EQ(found[1].key, "data.corpus");
-  // unusual() changes every key but the device, of which there is one.
+  // unusual() changes every key but the device, of which there is one, and rope_head_dim, which
+  // learned positions leave at 0.
   size_t keys = 0;
   for_each_field(c, [&](std::string_view, const Field&, const auto&) { ++keys; });
-  EXPECT_EQ(differences(Config{}, unusual()).size(), keys - 1);
+  EXPECT_EQ(differences(Config{}, unusual()).size(), keys - 2);
 }
 
 TEST(Print, ReferenceExplainsEveryKey) {

@@ -37,6 +37,34 @@ TEST(Size, AttentionAndCacheShrinkWithKvHeadsAsPublished) {
   }
 }
 
+TEST(Size, WhatATokenAddsToTheCacheOfALayer) {
+  const KVShape gqa = kv_shape(model_of("n_kv_head: 4, head_dim: 24"));
+  EXPECT_EQ(gqa.heads, 4);
+  EXPECT_EQ(gqa.key_size, 24);
+  EXPECT_EQ(gqa.value_size, 24);
+  EXPECT_FALSE(gqa.value_in_key);
+  const KVShape mla =
+      kv_shape(model_of("attention: mla, n_kv_head: 8, kv_rank: 50, rope_head_dim: 6"));
+  EXPECT_EQ(mla.heads, 1);
+  EXPECT_EQ(mla.key_size, 56);
+  EXPECT_EQ(mla.value_size, 50);
+  EXPECT_TRUE(mla.value_in_key);
+}
+
+TEST(Size, WindowsGoByTheLettersOfThePattern) {
+  const ModelConfig all = model_of("window: 8, sinks: 2");
+  const ModelConfig some = model_of("window: 8, window_pattern: LLG");
+  for (int64_t layer = 0; layer < 6; ++layer) {
+    EXPECT_EQ(layer_window(all, layer).window, 8);
+    EXPECT_EQ(layer_window(all, layer).sinks, 2);
+    EXPECT_EQ(layer_window(some, layer).window, layer % 3 == 2 ? 0 : 8) << layer;
+    EXPECT_EQ(layer_window(ModelConfig{}, layer).window, 0);
+  }
+  const ModelConfig global_sees_all = model_of("window: 8, window_pattern: GL, sinks: 2");
+  EXPECT_EQ(layer_window(global_sees_all, 0).sinks, 0);
+  EXPECT_EQ(layer_window(global_sees_all, 1).sinks, 2);
+}
+
 TEST(Size, CacheFormulaShowsItsFactors) {
   const ModelConfig m;
   EXPECT_EQ(
