@@ -10,24 +10,11 @@
 #include <map>
 #include <optional>
 
+#include "experiments/chart_style.h"
 #include "experiments/format.h"
 
 namespace headroom::experiments {
 namespace {
-
-struct Look {
-  const char* color;
-  int point_type;    // gnuplot's
-  const char* mark;  // the character that looks like it
-};
-constexpr std::array<Look, 6> kLooks{{{"#0072b2", 7, "●"},
-                                      {"#d55e00", 5, "■"},
-                                      {"#009e73", 9, "▲"},
-                                      {"#cc79a7", 13, "◆"},
-                                      {"#e69f00", 11, "▼"},
-                                      {"#56b4e9", 15, "⬟"}}};
-
-const Look& look_of(size_t row) { return kLooks[row % kLooks.size()]; }
 
 struct Range {
   double low = std::numeric_limits<double>::infinity();
@@ -40,29 +27,6 @@ struct Range {
   bool empty() const { return low > high; }
   double span() const { return high - low; }
 };
-
-// Size and font are such that the text is at least 10 pixels high on a phone 390 pixels wide.
-// Titles of plots show as tooltips; the legend is the page's.
-std::string preamble(const char* xlabel, const char* ylabel) {
-  return fmt::format(R"(set encoding utf8
-set terminal svg size 480,350 dynamic font "sans-serif,14" noenhanced
-set border 3 lc rgb "black" lw 0.8
-set tics out nomirror scale 0.6
-set xtics offset 0,0.35
-set x2tics offset 0,-0.35
-unset x2tics
-unset key
-set grid ytics lt 1 lc rgb "#8f8f8f" lw 0.3
-set xlabel "{}" offset 0,0.7
-set ylabel "{}" offset 0.5,0
-set lmargin 9.5
-set bmargin 3.2
-set rmargin 1.5
-set tmargin 1
-set style fill transparent solid 0.16 noborder
-)",
-                     xlabel, ylabel);
-}
 
 // A tenth of the span stays free at both ends; `sign` shows the plus.
 std::string y_axis(const Range& range, const char* sign = "") {
@@ -154,8 +118,8 @@ std::string bands_script(const Sweep& sweep, const std::vector<std::vector<BandP
   if (tokens.empty()) return {};
   const bool millions = tokens.high >= 1e6;
   const double unit = millions ? 1e6 : 1e3;
-  std::string script =
-      preamble(millions ? "training tokens (millions)" : "training tokens (thousands)", ylabel);
+  std::string script = chart_preamble(
+      millions ? "training tokens (millions)" : "training tokens (thousands)", ylabel);
   if (difference) losses.include(0);
   script += y_axis(losses, difference ? "+" : "");
   if (difference) script += "set minussign\nset xzeroaxis lt 1 lc rgb \"black\" lw 1\n";
@@ -169,7 +133,7 @@ std::string bands_script(const Sweep& sweep, const std::vector<std::vector<BandP
       script += fmt::format("{} {} {} {}\n", p.tokens / unit, p.mean, p.low, p.high);
     }
     script += "EOD\n";
-    const Look& look = look_of(i);
+    const ChartLook& look = chart_look(i);
     const std::string title = fmt::format("n_kv_head {}", sweep.rows[i].n_kv_head);
     fills += fmt::format("$row{} using 1:3:4 with filledcurves lc rgb \"{}\" title \"{}\", ", i,
                          look.color, title);
@@ -197,8 +161,8 @@ std::vector<LossPoint> minus(const SeedRun& run, const SeedRun& reference) {
 }  // namespace
 
 std::string row_mark(size_t row) {
-  return fmt::format("<span class=\"mark\" style=\"color: {}\">{}</span>", look_of(row).color,
-                     look_of(row).mark);
+  return fmt::format("<span class=\"mark\" style=\"color: {}\">{}</span>", chart_look(row).color,
+                     chart_look(row).mark);
 }
 
 std::string cache_chart(const Sweep& sweep, const Summary& summary) {
@@ -220,7 +184,7 @@ std::string cache_chart(const Sweep& sweep, const Summary& summary) {
       data += fmt::format("{} {}\n", axis.x[i] - 0.12, value);
     }
     data += "EOD\n";
-    const Look& look = look_of(i);
+    const ChartLook& look = chart_look(i);
     const bool several = best.values.size() > 1;
     if (several) {
       plots += fmt::format(
@@ -233,7 +197,7 @@ std::string cache_chart(const Sweep& sweep, const Summary& summary) {
   }
   if (losses.empty()) return {};
   plots.resize(plots.size() - 2);
-  std::string script = preamble("cache per token (KiB)", "best validation loss (nats/token)");
+  std::string script = chart_preamble("cache per token (KiB)", "best validation loss (nats/token)");
   script += axis.settings + y_axis(losses) + data;
   if (summary.reference && std::isfinite(summary.rows[*summary.reference].best.mean)) {
     plots = fmt::format("{} with lines dt 2 lw 1 lc rgb \"#808080\" title \"MHA\", {}",

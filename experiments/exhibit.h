@@ -34,9 +34,11 @@ struct Exhibit {
   /// More than the rows show, headings first; the first column is words, the others numbers. Empty:
   /// the rows say it all.
   std::vector<std::vector<std::string>> table;
-  std::string chart;    // a gnuplot script that writes one SVG to stdout (charts.h); empty: none
-  std::string caption;  // under the chart
-  std::string why;      // what explains the differences from what was published
+  /// A gnuplot script that writes one SVG to stdout (line_chart.h makes most); empty: no picture.
+  std::string chart;
+  std::vector<std::string> legend;  // its series, in the order of chart_look(); empty: one series
+  std::string caption;              // under the chart
+  std::string why;                  // what explains the differences from what was published
 
   bool operator==(const Exhibit&) const = default;
 };
