@@ -3,6 +3,7 @@
 // kernels/backend.h.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -62,6 +63,8 @@ struct AttentionOptions {
   AttentionMask mask;
   Variable sink_logits;  // (H), optional
   Tensor q_sink;         // (B, T, H, Dk), optional; inference only
+  /// Sees what the kernel was given and the log-sum-exp (B, T, H) it found; optional.
+  std::function<void(const kernels::AttentionInputs& in, const Tensor& lse)> watch = {};
 };
 /// Causal attention of q (B, T, H, Dk) over what `kv` shows: (B, T, H, Dv). While recording, kv
 /// must be the dense view of k (B, S, K, Dk) and v (B, S, K, Dv), to which the gradients go.

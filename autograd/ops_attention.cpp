@@ -57,6 +57,9 @@ Variable attention(const Variable& q, const Variable& k, const Variable& v, cons
   Tensor out = Tensor::empty(q.shape().with_last(kv.v.dim(2)), q.dtype(), q.device());
   Tensor lse = Tensor::empty({q.dim(0), q.dim(1), q.dim(2)}, compute_type(q.dtype()), q.device());
   backend(q.device()).attention(in, out, lse);
+  if (options.watch) {
+    options.watch(in, lse);
+  }
   return record("attention", out, {q, k, v, options.sink_logits},
                 [in = std::move(in), out, lse](Gradients& g) {
                   backend(out.device())

@@ -56,6 +56,11 @@ Variable Attention::forward(const Variable& x, const Pass& pass, const Positions
   const kernels::KVView kv = pass.cache == nullptr
                                  ? kernels::dense_view(k.value(), v.value(), T)
                                  : pass.cache->append(layer_, k.value(), v.value(), pass.counts);
+  if (pass.watch != nullptr) {
+    options.watch = [&](const kernels::AttentionInputs& in, const Tensor& lse) {
+      (*pass.watch)(layer_, in, lse);
+    };
+  }
   const Variable y = autograd::attention(q, k, v, kv, options);
   return o_proj_.forward(y.reshape({B, T, model_.q_dim()}));
 }

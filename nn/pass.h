@@ -1,6 +1,8 @@
 // How one forward pass runs. The model is const; everything that changes is handed in here.
 #pragma once
 
+#include <functional>
+
 #include "kernels/backend.h"
 #include "nn/kv_cache.h"
 
@@ -14,6 +16,11 @@ struct DropoutStream {
   int64_t first_sequence = 0;
 };
 
+/// Sees what each layer's attention was given and the log-sum-exp (B, T, H) of its scores: the mass
+/// that a query gives to a key is exp(score - lse).
+using AttentionWatch =
+    std::function<void(int64_t layer, const kernels::AttentionInputs& in, const Tensor& lse)>;
+
 struct Pass {
   /// Activations: f32 or bf16 for a model in f32, f64 for one in f64.
   DType dtype = DType::f32;
@@ -26,6 +33,8 @@ struct Pass {
   kernels::AttentionMask mask = {};
   /// Absent: no dropout.
   const DropoutStream* dropout = nullptr;
+  /// Absent: nobody looks.
+  const AttentionWatch* watch = nullptr;
 };
 
 }  // namespace headroom::nn
