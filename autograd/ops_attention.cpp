@@ -28,9 +28,10 @@ void check_attention(const Variable& q, const KVView& kv, const AttentionOptions
   const int64_t H = q.dim(2), K = kv.k.dim(1);
   check(q.shape().rank() == 4 && K > 0 && H % K == 0,
         "[attention] n_head must be a multiple of n_kv_head: got {} and {}", H, K);
-  check(kv.k.dim(2) == q.dim(3) && kv.v.dim(1) == K,
-        "[attention] q {}, k {} and v {} don't fit together", q.shape(), kv.k.shape(),
-        kv.v.shape());
+  check(kv.k_code.scales.defined() || kv.k.dim(2) == q.dim(3),
+        "[attention] q {} and k {} don't fit together", q.shape(), kv.k.shape());
+  check(!kv.v.defined() || kv.v.dim(1) == K, "[attention] k {} and v {} don't fit together",
+        kv.k.shape(), kv.v.shape());
   check(kv.lengths.numel() == q.dim(0), "[attention] {} sequences of queries, {} of keys", q.dim(0),
         kv.lengths.numel());
   check(options.mask.window >= 0 && options.mask.sinks >= 0,
@@ -48,13 +49,13 @@ Variable attention(const Variable& q, const Variable& k, const Variable& v, cons
   check_attention(q, kv, options);
   const bool wants_grad = recording() && (q.requires_grad() || k.requires_grad() ||
                                           v.requires_grad() || options.sink_logits.requires_grad());
-  check(!wants_grad || (kv.k.same_memory(k.value()) && kv.v.same_memory(v.value()) &&
-                        !options.q_sink.defined()),
+  check(!wants_grad || (kv.k.same_memory(k.value()) && kv.v.defined() &&
+                        kv.v.same_memory(v.value()) && !options.q_sink.defined()),
         "[attention] gradients flow through the dense view of k and v, not through a cache");
   const Tensor sink_logits = options.sink_logits.defined() ? options.sink_logits.value() : Tensor();
   kernels::AttentionInputs in{q.value(),   options.q_sink, kv,
                               sink_logits, options.mask,   options.scale};
-  Tensor out = Tensor::empty(q.shape().with_last(kv.v.dim(2)), q.dtype(), q.device());
+  Tensor out = Tensor::empty(q.shape().with_last(kv.width_of_values()), q.dtype(), q.device());
   Tensor lse = Tensor::empty({q.dim(0), q.dim(1), q.dim(2)}, compute_type(q.dtype()), q.device());
   backend(q.device()).attention(in, out, lse);
   if (options.watch) {

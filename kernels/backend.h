@@ -42,13 +42,26 @@ struct Weights {
   Tensor scales;  // (out), f32, with i8 only: W[o] = values[o] * scales[o]
 };
 
+/// How the vectors of a cache are coded in bytes: each group of 32 numbers as integers q of 8 or 4
+/// bits and one scale s, a number being s * q. The scale is max |x| / 127 (or 7) rounded up to
+/// bf16, so that no number is clipped; a group of zeros has s = 0.
+struct KVCode {
+  static constexpr int64_t kGroup = 32;
+  Tensor scales;     // bf16 (slots, K, ceil(D / 32)); absent: the numbers are simply elements
+  int64_t bits = 8;  // of q: 8, or 4 with the even one of two in a byte's lower half
+};
+
 /// Keys and values as attention finds them: for every sequence a table of blocks of consecutive
 /// positions, so that ragged batches, windows and shared prefixes are the ordinary case.
 struct KVView {
   static constexpr int64_t kBlock = 64;  // positions per block
 
-  Tensor k;  // (slots, K, Dk)
-  Tensor v;  // (slots, K, Dv)
+  /// (slots, K, Dk) of f64, f32, bf16 or f16, whatever type the queries have; or i8 (slots, K,
+  /// bytes), coded.
+  Tensor k;
+  /// (slots, K, Dv), likewise; or absent: the values are the first value_size numbers of the keys
+  /// (the latent of DeepSeek-V2, arXiv 2405.04434, section 2.1).
+  Tensor v;
   /// i32 (B, blocks): the slot of each block's first position.
   Tensor slots;
   /// i32 (B, blocks): that position, a multiple of kBlock, ascending; -1 ends the row.
@@ -58,6 +71,10 @@ struct KVView {
   Tensor lengths;
   /// i32 (B): how many of the T query rows are real; they are the last `counts` positions.
   Tensor counts;
+  KVCode k_code = {}, v_code = {};
+  int64_t value_size = 0;  // Dv where v is coded or absent
+
+  int64_t width_of_values() const { return value_size != 0 ? value_size : v.dim(2); }
 };
 
 /// Which keys a query sees. The query at position p sees key j when j <= p and (window == 0 or j >
@@ -174,10 +191,20 @@ class Backend {
   /// the sink logit). Query head h reads KV head h / (H / K). Rows beyond counts[b] are set to
   /// zero, their lse too.
   virtual void attention(const AttentionInputs& in, Tensor& out, Tensor& lse) = 0;
-  /// dq like q, dk like kv.k, dv like kv.v, dsink (H). For inputs without q_sink.
+  /// dq like q, dk like kv.k, dv like kv.v, dsink (H). For inputs without q_sink, and keys and
+  /// values of q's type.
   virtual void attention_backward(const AttentionInputs& in, const Tensor& out, const Tensor& lse,
                                   const Tensor& dout, const Into& dq, const Into& dk,
                                   const Into& dv, const Into& dsink) = 0;
+
+  // --- storing keys and values ---
+  /// Slots slot .. slot + n - 1 of `to` (slots, K, D, or bytes) = the n rows of x (n, K, D),
+  /// rounded to nearest even, or coded.
+  virtual void store_kv(const Tensor& x, Tensor& to, const KVCode& code, int64_t slot) = 0;
+  /// y = each row of x (..., D) times the Hadamard matrix of the largest power of two that divides
+  /// D, block by block, over the square root of its size: its own inverse, and it leaves products
+  /// of two such rows as they were.
+  virtual void hadamard(const Tensor& x, Tensor& y) = 0;
 
   // --- loss ---
   /// losses (N) = -log softmax(logits)[target], 0 where target is -1; logits (N, V) in the compute

@@ -17,9 +17,12 @@ KVView dense_view(const Tensor& k, const Tensor& v, int64_t T) {
   const std::vector<int32_t> lengths(static_cast<size_t>(B), static_cast<int32_t>(S));
   const std::vector<int32_t> counts(static_cast<size_t>(B), static_cast<int32_t>(T));
   const Device device = k.device();
-  return {k.reshape({B * S, k.dim(2), k.dim(3)}),   v.reshape({B * S, v.dim(2), v.dim(3)}),
-          Tensor::from(slots, {B, blocks}, device), Tensor::from(starts, {B, blocks}, device),
-          Tensor::from(lengths, {B}, device),       Tensor::from(counts, {B}, device)};
+  return {.k = k.reshape({B * S, k.dim(2), k.dim(3)}),
+          .v = v.reshape({B * S, v.dim(2), v.dim(3)}),
+          .slots = Tensor::from(slots, {B, blocks}, device),
+          .starts = Tensor::from(starts, {B, blocks}, device),
+          .lengths = Tensor::from(lengths, {B}, device),
+          .counts = Tensor::from(counts, {B}, device)};
 }
 
 }  // namespace headroom::kernels

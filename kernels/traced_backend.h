@@ -142,6 +142,15 @@ class TracedBackend final : public Backend {
     inner_.attention_backward(in, out, lse, dout, dq, dk, dv, dsink);
   }
 
+  void store_kv(const Tensor& x, Tensor& to, const KVCode& code, int64_t slot) override {
+    const Kernel kernel("store_kv", shape_of(x));
+    inner_.store_kv(x, to, code, slot);
+  }
+  void hadamard(const Tensor& x, Tensor& y) override {
+    const Kernel kernel("hadamard", shape_of(x));
+    inner_.hadamard(x, y);
+  }
+
   void cross_entropy(const Tensor& logits, const Tensor& targets, double scale, Tensor& losses,
                      Tensor& dlogits) override {
     const Kernel kernel("cross_entropy", shape_of(logits));

@@ -1,6 +1,8 @@
 // Storage, views and copies. Memory comes from the device's allocator and goes back to it.
 #include "tensor/tensor.h"
 
+#include <utility>
+
 #include "tensor/allocator.h"
 
 namespace headroom {
@@ -12,7 +14,14 @@ std::string name_of(Device device) {
 Tensor::Storage::Storage(size_t size, Device where)
     : bytes(size), device(where), memory(allocator(where).allocate(size)) {}
 
-Tensor::Storage::~Storage() { allocator(device).free(memory, bytes); }
+Tensor::Storage::Storage(std::shared_ptr<void> lent)
+    : bytes(0), device(kCpu), memory(lent.get()), lender(std::move(lent)) {}
+
+Tensor::Storage::~Storage() {
+  if (lender == nullptr) {
+    allocator(device).free(memory, bytes);
+  }
+}
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   check(static_cast<size_t>(shape.numel()) <= SIZE_MAX / 2 / size_of(dtype),
@@ -27,6 +36,14 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
   Tensor t = empty(shape, dtype, device);
   t.zero();
+  return t;
+}
+
+Tensor Tensor::over(std::shared_ptr<void> memory, const Shape& shape, DType dtype) {
+  Tensor t;
+  t.shape_ = shape;
+  t.dtype_ = dtype;
+  t.storage_ = std::make_shared<Storage>(std::move(memory));
   return t;
 }
 

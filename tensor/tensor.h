@@ -20,6 +20,9 @@ class Tensor {
   /// Memory that holds anything at all; whoever asks writes every element.
   static Tensor empty(const Shape& shape, DType dtype, Device device = kCpu);
   static Tensor zeros(const Shape& shape, DType dtype, Device device = kCpu);
+  /// A tensor in memory of the host that is not the allocator's (a mapped file, say) and lives as
+  /// long as its last handle: at least as many bytes as the shape needs, aligned to 64.
+  static Tensor over(std::shared_ptr<void> memory, const Shape& shape, DType dtype);
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape, Device device = kCpu);
   template <class T>
@@ -76,12 +79,14 @@ class Tensor {
  private:
   struct Storage {
     Storage(size_t size, Device where);
+    explicit Storage(std::shared_ptr<void> lent);
     Storage(const Storage&) = delete;
     Storage& operator=(const Storage&) = delete;
     ~Storage();
     size_t bytes;
     Device device;
     void* memory;
+    std::shared_ptr<void> lender;  // whose the memory is, if not the allocator's
   };
   void require(DType asked) const {
     if (!defined() || asked != dtype_) [[unlikely]] {

@@ -141,7 +141,7 @@ HWY_INLINE void transpose(const C* HWY_RESTRICT from, int64_t ldf, int64_t rows,
 }
 
 /// to[i] = from[i * stride ...] for `rows` rows of `width` numbers, which zeros fill up to whole
-/// vectors. The one place that knows how keys, values and queries are stored.
+/// vectors.
 template <class S, class C>
 HWY_INLINE void load_tile(const S* from, int64_t stride, int64_t rows, int64_t width, C* to,
                           int64_t ldt) {
@@ -150,16 +150,6 @@ HWY_INLINE void load_tile(const S* from, int64_t stride, int64_t rows, int64_t w
     each_vector(d, 0, width, [&](At at) HWY_ATTR {
       hn::Store(load(d, from + i * stride, at), d, to + i * ldt + at.i);
     });
-  }
-}
-/// Asks for the rows that a load_tile will read later: processors don't foresee rows far apart.
-template <class S>
-HWY_INLINE void prefetch_tile(const S* from, int64_t stride, int64_t rows, int64_t width) {
-  constexpr int64_t kLine = 64 / sizeof(S);
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < width; j += kLine) {
-      hwy::Prefetch(from + i * stride + j);
-    }
   }
 }
 

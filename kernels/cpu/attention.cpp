@@ -10,6 +10,7 @@
 #include <hwy/foreach_target.h>
 // after foreach_target.h
 #include "kernels/cpu/attention_softmax-inl.h"
+#include "kernels/cpu/stored_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::cpu::HWY_NAMESPACE {
@@ -24,8 +25,8 @@ class ForwardPass {
       : p_(in),
         q_(in.q.data<S>()),
         q_sink_(in.q_sink.defined() ? in.q_sink.data<S>() : nullptr),
-        k_(in.kv.k.data<S>()),
-        v_(in.kv.v.data<S>()),
+        k_(keys_of(in)),
+        v_(values_of(in)),
         sink_logits_(in.sink_logits.defined() ? in.sink_logits.data<C>() : nullptr),
         scale_(static_cast<C>(in.scale)),
         out_(out.data<S>()),
@@ -151,10 +152,8 @@ class ForwardPass {
       if (range.size() == 0) {
         continue;
       }
-      load_tile(key(range, item.kv_head), p_.kv_heads * p_.key_size, range.size(), p_.key_size,
-                t.keys, t.key_columns);
-      load_tile(value(range, item.kv_head), p_.kv_heads * p_.value_size, range.size(),
-                p_.value_size, t.value_rows, t.packed_value_columns);
+      k_.load(range.slot, item.kv_head, range.size(), t.keys, t.key_columns);
+      v_.load(range.slot, item.kv_head, range.size(), t.value_rows, t.packed_value_columns);
       if constexpr (Tile::kPack == 2) {
         pair_rows(t.value_rows, t.packed_value_columns, range.size(), p_.value_size, t.values,
                   t.value_columns);
@@ -170,24 +169,14 @@ class ForwardPass {
     }
   }
 
-  /// Where the first key of a range is, and its value.
-  const S* key(const KeyRange& range, int64_t kv_head) const {
-    return k_ + (range.slot * p_.kv_heads + kv_head) * p_.key_size;
-  }
-  const S* value(const KeyRange& range, int64_t kv_head) const {
-    return v_ + (range.slot * p_.kv_heads + kv_head) * p_.value_size;
-  }
-
   /// The scores of a tile; meanwhile memory is asked for the next one.
   void score(const KeyRange& range, const KeyRange& next, int64_t kv_head,
              const ForwardTile<Tile>& t) const {
-    const int64_t key_stride = p_.kv_heads * p_.key_size;
-    const int64_t value_stride = p_.kv_heads * p_.value_size;
     const auto scores = [&](int64_t from, int64_t to, const typename Tile::Operand* q) HWY_ATTR {
       for (int64_t j = from; j < to; j += kStep) {
         const int64_t ahead = std::clamp<int64_t>(next.size() - j, 0, kStep);
-        prefetch_tile(key(next, kv_head) + j * key_stride, key_stride, ahead, p_.key_size);
-        prefetch_tile(value(next, kv_head) + j * value_stride, value_stride, ahead, p_.value_size);
+        k_.prefetch(next.slot + j, kv_head, ahead);
+        v_.prefetch(next.slot + j, kv_head, ahead);
         product<false, false, Tile::kVectors>(D(), kStep, packs<Tile>(p_.key_size),
                                               t.keys + j * t.key_columns, t.key_columns, q,
                                               Tile::kRows, t.scores + j * Tile::kRows, Tile::kRows);
@@ -233,7 +222,8 @@ class ForwardPass {
   }
 
   AttentionSizes p_;
-  const S *q_, *q_sink_, *k_, *v_;
+  const S *q_, *q_sink_;
+  StoredRows k_, v_;
   const C* sink_logits_;
   C scale_;
   S* out_;
@@ -258,7 +248,7 @@ void AttentionForward(const AttentionInputs& in, Tensor& out, Tensor& lse) {
     } else {
 #if HWY_TARGET == HWY_AVX3
       if constexpr (std::is_same_v<S, bf16>) {
-        if (has_native_bf16()) {
+        if (has_native_bf16() && keys_of(in).holds<bf16>() && values_of(in).holds<bf16>()) {
           return ForwardPass<RowTile<Wide, 2, Pair>, S>(in, out, lse).run();
         }
       }

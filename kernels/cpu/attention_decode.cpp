@@ -11,12 +11,14 @@
 // after foreach_target.h
 #include "kernels/cpu/attention_decode-inl.h"
 #include "kernels/cpu/attention_softmax-inl.h"
+#include "kernels/cpu/stored_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::cpu::HWY_NAMESPACE {
 
-/// Takes kKeys keys at once.
-template <class S, int kKeys>
+/// Takes kKeys keys at once, as elements of type R: where they lie if that is how the cache keeps
+/// them, otherwise, R being the compute type, in a copy of the block.
+template <class S, class R, int kKeys>
 class DecodePass {
  public:
   using C = std::conditional_t<std::is_same_v<S, double>, double, float>;
@@ -26,8 +28,8 @@ class DecodePass {
       : p_(in),
         q_(in.q.data<S>()),
         q_sink_(in.q_sink.defined() ? in.q_sink.data<S>() : nullptr),
-        k_(in.kv.k.data<S>()),
-        v_(in.kv.v.data<S>()),
+        k_(keys_of(in)),
+        v_(values_of(in)),
         sink_logits_(in.sink_logits.defined() ? in.sink_logits.data<C>() : nullptr),
         unit_(static_cast<C>(in.scale) * kNat<C>),
         out_(out.data<S>()),
@@ -77,11 +79,35 @@ class DecodePass {
     Work(Pieces<C>& pieces, const DecodePass& pass)
         : q(pieces.take(pass.p_.heads * pass.key_columns_)),
           q_sink(pieces.take(pass.p_.heads * pass.key_columns_)),
-          weights(pieces.take(pass.p_.heads * kColumns)) {}
+          weights(pieces.take(pass.p_.heads * kColumns)),
+          copy(pass.copies() ? pieces.take(KVView::kBlock * pass.p_.kv_heads *
+                                           std::max(pass.key_columns_, pass.value_columns_))
+                             : nullptr) {}
     C* q;        // (H, Dk), times the unit
     C* q_sink;   // the same, for the sink keys
     C* weights;  // (H, keys): scores, then the softmax
+    C* copy;     // (keys, K, D) of a block, if what the cache holds is no R
   };
+  bool copies() const { return !k_.template holds<R>() || !v_.template holds<R>(); }
+
+  /// A range's keys, or values, of all heads as elements of type R.
+  struct Rows {
+    const R* first;  // of the first slot and head
+    int64_t stride;  // from a head to the next; from a slot to the next it is that of all heads
+  };
+  Rows rows_of(const StoredRows& stored, const KeyRange& range, int64_t columns,
+               const Work& work) const {
+    if constexpr (std::is_same_v<R, C>) {
+      if (!stored.template holds<R>()) {
+        for (int64_t head = 0; head < p_.kv_heads; ++head) {
+          stored.load(range.slot, head, range.size(), work.copy + head * columns,
+                      p_.kv_heads * columns);
+        }
+        return {work.copy, columns};
+      }
+    }
+    return {stored.template at<R>(range.slot, 0), stored.template stride<R>()};
+  }
 
   HWY_NOINLINE void part(int64_t b, int64_t index, const Partial& partial) const {
     std::fill_n(partial.out, p_.heads * value_columns_, C(0));
@@ -110,8 +136,8 @@ class DecodePass {
         for (int64_t h = 0; h < p_.heads; ++h) {
           weigh(h, work, partial);
         }
-        each_keys(0, range.size(), v_ + range.slot * p_.kv_heads * p_.value_size, p_.value_size,
-                  [&]<int kHeads>(int64_t j, int64_t h, const S* const* rows) HWY_ATTR {
+        each_keys(0, range.size(), rows_of(v_, range, value_columns_, work),
+                  [&]<int kHeads>(int64_t j, int64_t h, const R* const* rows) HWY_ATTR {
                     add_values<kHeads, kKeys>(work.weights + h * kColumns + j, kColumns, rows,
                                               p_.value_size, partial.out + h * value_columns_,
                                               value_columns_);
@@ -133,22 +159,21 @@ class DecodePass {
 
   /// Calls f.operator()<n>(j, h, rows) for kKeys keys from j on and all heads, n neighbours of a
   /// group at a time, with j in [from, to); beyond the last key the rows are those of the last.
-  /// `first` is where the numbers of key 0 are, `width` those of a KV head. The next rows are asked
-  /// for in the order in which they lie in memory, or the processor would not foresee them.
+  /// The next rows are asked for in the order in which they lie in memory, or the processor would
+  /// not foresee them.
   template <class F>
-  HWY_INLINE void each_keys(int64_t from, int64_t to, const S* first, int64_t width,
-                            const F& f) const {
-    constexpr int64_t kLine = 64 / sizeof(S);
-    const int64_t stride = p_.kv_heads * width;
+  HWY_INLINE void each_keys(int64_t from, int64_t to, const Rows& all, const F& f) const {
+    constexpr int64_t kLine = 64 / sizeof(R);
+    const int64_t slot_stride = p_.kv_heads * all.stride, ahead = kKeys * all.stride;
     for (int64_t j = from; j < to; j += kKeys) {
-      const S* next = first + (j + kKeys) * stride;
+      const R* next = all.first + (j + kKeys) * slot_stride;
       for (int64_t kv_head = 0; kv_head < p_.kv_heads; ++kv_head) {
-        for (int64_t i = 0; i < kKeys * width; i += kLine) {
-          hwy::Prefetch(next + kv_head * kKeys * width + i);
+        for (int64_t i = 0; i < ahead; i += kLine) {
+          hwy::Prefetch(next + kv_head * ahead + i);
         }
-        const S* rows[kKeys];
+        const R* rows[kKeys];
         for (int u = 0; u < kKeys; ++u) {
-          rows[u] = first + std::min(j + u, to - 1) * stride + kv_head * width;
+          rows[u] = all.first + std::min(j + u, to - 1) * slot_stride + kv_head * all.stride;
         }
         each_head(kv_head, [&]<int kHeads>(int64_t h)
                                HWY_ATTR { f.template operator()<kHeads>(j, h, rows); });
@@ -176,13 +201,13 @@ class DecodePass {
   }
 
   void score(const KeyRange& range, const Work& work) const {
+    const Rows keys = rows_of(k_, range, key_columns_, work);
     const auto scores = [&](int64_t from, int64_t to, const C* q) HWY_ATTR {
-      each_keys(from, to, k_ + range.slot * p_.kv_heads * p_.key_size, p_.key_size,
-                [&]<int kHeads>(int64_t j, int64_t h, const S* const* rows) HWY_ATTR {
-                  multiply_keys<kHeads, kKeys>(q + h * key_columns_, key_columns_, rows,
-                                               p_.key_size, work.weights + h * kColumns + j,
-                                               kColumns);
-                });
+      each_keys(
+          from, to, keys, [&]<int kHeads>(int64_t j, int64_t h, const R* const* rows) HWY_ATTR {
+            multiply_keys<kHeads, kKeys>(q + h * key_columns_, key_columns_, rows, p_.key_size,
+                                         work.weights + h * kColumns + j, kColumns);
+          });
     };
     const int64_t sinks = q_sink_ == nullptr ? 0 : p_.mask.sinks - range.begin;
     const int64_t seen_as_sinks = std::clamp<int64_t>(sinks, 0, range.size());
@@ -264,7 +289,8 @@ class DecodePass {
   }
 
   AttentionSizes p_;
-  const S *q_, *q_sink_, *k_, *v_;
+  const S *q_, *q_sink_;
+  StoredRows k_, v_;
   const C* sink_logits_;
   C unit_;  // of the scores, as power_of() takes them
   S* out_;
@@ -273,16 +299,27 @@ class DecodePass {
   int64_t partial_size_ = 0;
 };
 
-/// Several keys at once save arithmetic, but what is read of them must fit L1 beside the next ones.
-void AttentionDecode(const AttentionInputs& in, Tensor& out, Tensor& lse) {
+template <class S, class R>
+void decode_with(const AttentionInputs& in, Tensor& out, Tensor& lse) {
+  // Several keys at once save arithmetic, but what is read of them must fit L1 beside the next
+  // ones.
   constexpr size_t kFewBytes = 2048;
+  const int64_t widest = std::max(in.q.dim(3), in.kv.width_of_values());
+  if (static_cast<size_t>(in.kv.k.dim(1) * widest) * sizeof(R) <= kFewBytes) {
+    DecodePass<S, R, 4>(in, out, lse).run();
+  } else {
+    DecodePass<S, R, 1>(in, out, lse).run();
+  }
+}
+
+void AttentionDecode(const AttentionInputs& in, Tensor& out, Tensor& lse) {
   for_type(in.q.dtype(), [&]<class S, class C>() {
-    const int64_t widest = std::max(in.kv.k.dim(2), in.kv.v.dim(2));
-    if (static_cast<size_t>(in.kv.k.dim(1) * widest) * sizeof(S) <= kFewBytes) {
-      DecodePass<S, 4>(in, out, lse).run();
-    } else {
-      DecodePass<S, 1>(in, out, lse).run();
+    if constexpr (!std::is_same_v<S, C>) {
+      if (keys_of(in).holds<S>() && values_of(in).holds<S>()) {
+        return decode_with<S, S>(in, out, lse);
+      }
     }
+    decode_with<S, C>(in, out, lse);
   });
 }
 

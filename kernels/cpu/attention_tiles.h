@@ -30,7 +30,7 @@ struct AttentionSizes {
         kv_heads(in.kv.k.dim(1)),
         group(heads / kv_heads),
         key_size(in.q.dim(3)),
-        value_size(in.kv.v.dim(2)),
+        value_size(in.kv.width_of_values()),
         blocks(in.kv.slots.dim(1)),
         slots(in.kv.slots.data<int32_t>()),
         starts(in.kv.starts.data<int32_t>()),

@@ -57,6 +57,10 @@ class CpuBackend final : public Backend {
                           const Tensor& dout, const Into& dq, const Into& dk, const Into& dv,
                           const Into& dsink) override;
 
+  // store_kv.cpp
+  void store_kv(const Tensor& x, Tensor& to, const KVCode& code, int64_t slot) override;
+  void hadamard(const Tensor& x, Tensor& y) override;
+
   // loss.cpp
   void cross_entropy(const Tensor& logits, const Tensor& targets, double scale, Tensor& losses,
                      Tensor& dlogits) override;

@@ -37,6 +37,11 @@ HWY_INLINE hn::Vec<D> load(D d, const bf16* p) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
 }
 template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const f16* p) {
+  const hn::Rebind<hwy::float16_t, D> narrow;
+  return hn::PromoteTo(d, hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(p)));
+}
+template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const int8_t* p) {
   const hn::Rebind<int8_t, D> narrow;
   const hn::RebindToSigned<D> wide;
