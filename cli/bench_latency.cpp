@@ -57,7 +57,7 @@ int run(const Options& options, const Common& common) {
       common.precision.value_or(configs::Precision::fp32), kernels::has_native_bf16());
   const int64_t longest = *std::max_element(options.contexts.begin(), options.contexts.end()) + 1;
   configs::require_cache_memory(config, vocabulary, longest, 1,
-                                static_cast<int64_t>(size_of(precision.dtype)), "--contexts");
+                                configs::kv_types_of(precision.dtype), "--contexts");
   require_positions(config, longest);
   const nn::GPT model(config, vocabulary, nn::Scope{.seed = 1});
   Latency result;

@@ -111,7 +111,7 @@ experiments::RooflineOptions plan_points(const Options& options, const configs::
   widest.given_head_dim = config.model.head_dim();
   widest.n_kv_head = most_heads;
   configs::require_cache_memory(widest, vocabulary, points.batch_context,
-                                std::max<int64_t>(1, options.most_sequences), sizeof(float),
+                                std::max<int64_t>(1, options.most_sequences), configs::KVTypes(),
                                 "--sequences");
   return points;
 }

@@ -87,8 +87,7 @@ class Generation {
       note(common_, plan.note);
     }
     configs::require_cache_memory(
-        model, loaded_.model->vocab_size(), plan.slots, rows(),
-        static_cast<int64_t>(size_of(engine_.dtype)),
+        model, loaded_.model->vocab_size(), plan.slots, rows(), configs::kv_types_of(engine_.dtype),
         engine_.cache.mask.window > 0 ? "--tokens, or window or sinks in --cache" : "--tokens");
     loaded_.model->store_weights(weights_);
     begin();
@@ -202,12 +201,11 @@ class Generation {
                          rate(s.decode_tokens, s.decode_seconds)));
     complain(fmt::format("weights  {} bytes in {}, read once in a pass", weight_bytes(),
                          name_of_weights(weights_)));
-    complain(
-        plan.slots == 0
-            ? std::string("cache    none: every token recomputes its sequence")
-            : fmt::format("cache    {} bytes held; by the formula {}", s.cache_bytes_held,
-                          configs::cache_formula(loaded_.config.model, plan.slots, rows(),
-                                                 static_cast<int64_t>(size_of(engine_.dtype)))));
+    complain(plan.slots == 0
+                 ? std::string("cache    none: every token recomputes its sequence")
+                 : fmt::format("cache    {} bytes held; by the formula {}", s.cache_bytes_held,
+                               configs::cache_formula(loaded_.config.model, plan.slots, rows(),
+                                                      configs::kv_types_of(engine_.dtype))));
     complain(fmt::format("passes   {} of the model; {} tape nodes", s.passes, s.tape_nodes));
   }
 

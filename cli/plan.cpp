@@ -25,15 +25,11 @@ struct Options {
   std::optional<std::string> memory;
 };
 
-int64_t element_bytes(const std::string& dtype) {
-  constexpr std::array<std::pair<std::string_view, int64_t>, 3> kTypes = {
-      {{"f32", 4}, {"bf16", 2}, {"f16", 2}}};
-  for (const auto& [name, bytes] : kTypes) {
-    if (name == dtype) {
-      return bytes;
-    }
-  }
-  throw InputError(fmt::format("--dtype is {}, but must be f32, bf16 or f16", dtype));
+configs::KVTypes cache_types(const std::string& dtype) {
+  const std::optional<configs::KVType> type = configs::value_named<configs::KVType>(dtype);
+  check_input(type.has_value() && type != configs::KVType::f64,
+              "--dtype is {}, but must be f32, bf16, f16, int8 or int4", dtype);
+  return {*type, *type};
 }
 
 Plan settle(const Options& options, const Common& common) {
@@ -51,7 +47,7 @@ Plan settle(const Options& options, const Common& common) {
   plan.context = options.context == 0 ? plan.model().block_size : options.context;
   plan.batch = options.batch;
   plan.dtype = options.dtype;
-  plan.cache_element = element_bytes(options.dtype);
+  plan.cache_types = cache_types(options.dtype);
   plan.precision = train::choose_precision(common.precision.value_or(plan.config.train.precision),
                                            kernels::has_native_bf16());
   if (options.memory) {
@@ -66,7 +62,7 @@ nlohmann::ordered_json to_json(const Plan& plan) {
   for (const configs::ParameterSize& each : configs::parameters(model, plan.vocab_size)) {
     by_tensor[each.name] = each.count();
   }
-  const int64_t token = configs::cache_bytes(model, 1, 1, plan.cache_element);
+  const int64_t token = configs::cache_bytes(model, 1, 1, plan.cache_types);
   nlohmann::ordered_json json = {
       {"params", configs::parameter_count(model, plan.vocab_size)},
       {"params_by_tensor", by_tensor},
@@ -126,9 +122,9 @@ Fit find_fit(const Plan& plan, const ModelConfig& model) {
   const int64_t weights = configs::weights_bytes(model, plan.vocab_size);
   const int64_t left = std::max<int64_t>(0, *plan.memory - weights);
   const bool bounded = model.position == configs::Position::learned;
-  const int64_t tokens = left / configs::cache_bytes(model, 1, plan.batch, plan.cache_element);
+  const int64_t tokens = left / configs::cache_bytes(model, 1, plan.batch, plan.cache_types);
   return {bounded ? std::min(tokens, model.block_size) : tokens,
-          left / configs::cache_bytes(model, plan.context, 1, plan.cache_element)};
+          left / configs::cache_bytes(model, plan.context, 1, plan.cache_types)};
 }
 
 Action add_plan(CLI::App& app, Common& common) {
@@ -139,7 +135,8 @@ Action add_plan(CLI::App& app, Common& common) {
   add_whole(app, "--context", options->context, 1, 1'000'000'000'000,
             "tokens in the cache of a sequence", "block_size");
   add_whole(app, "--batch", options->batch, 1, 1'000'000'000, "sequences in the cache");
-  app.add_option("--dtype", options->dtype, "type of cached keys and values: f32, bf16 or f16")
+  app.add_option("--dtype", options->dtype,
+                 "type of cached keys and values: f32, bf16, f16, int8 or int4")
       ->type_name("TYPE")
       ->default_str(options->dtype);
   app.add_option("--memory", options->memory,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "configs/size.h"
 #include "train/precision.h"
 
 namespace headroom::cli {
@@ -17,7 +18,7 @@ struct Plan {
   int64_t vocab_size = 0;
   int64_t context = 0, batch = 0;    // tokens of a sequence and sequences in the cache
   std::string dtype;                 // of cached keys and values
-  int64_t cache_element = 0;         // its bytes
+  configs::KVTypes cache_types;      // the same
   train::PrecisionChoice precision;  // of the activations
   std::optional<int64_t> memory;     // bytes to fit into
 

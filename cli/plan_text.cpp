@@ -85,16 +85,15 @@ std::string memory_part(const Plan& plan) {
 
 std::string cache_part(const Plan& plan) {
   const ModelConfig& m = plan.model();
-  const int64_t token = configs::cache_bytes(m, 1, 1, plan.cache_element);
-  const int64_t all = configs::cache_bytes(m, plan.context, plan.batch, plan.cache_element);
+  const int64_t token = configs::cache_bytes(m, 1, 1, plan.cache_types);
+  const int64_t all = configs::cache_bytes(m, plan.context, plan.batch, plan.cache_types);
   const std::vector<Row> rows = {
       {fmt::format("Key/value cache in {}", plan.dtype)},
       {"  a token in a layer", human_bytes(token / m.n_layer),
-       fmt::format("2 * n_kv_head {} * head_dim {} * bytes {}", m.n_kv_head, m.head_dim(),
-                   plan.cache_element)},
-      {"  a token", human_bytes(token), configs::cache_formula(m, 1, 1, plan.cache_element)},
+       configs::token_formula(m, plan.cache_types)},
+      {"  a token", human_bytes(token), configs::cache_formula(m, 1, 1, plan.cache_types)},
       {fmt::format("  {} tokens * {}", format_count(plan.context), format_count(plan.batch)),
-       human_bytes(all), configs::cache_formula(m, plan.context, plan.batch, plan.cache_element)}};
+       human_bytes(all), configs::cache_formula(m, plan.context, plan.batch, plan.cache_types)}};
   return aligned(rows, 3);
 }
 
@@ -140,8 +139,8 @@ std::string choices_part(const Plan& plan) {
     rows.push_back(
         {fmt::format("{}", kv_heads), count_text(configs::parameter_count(m, plan.vocab_size)),
          count_text(configs::attention_parameters_per_layer(m)),
-         human_bytes(configs::cache_bytes(m, 1, 1, plan.cache_element)),
-         human_bytes(configs::cache_bytes(m, plan.context, plan.batch, plan.cache_element))});
+         human_bytes(configs::cache_bytes(m, 1, 1, plan.cache_types)),
+         human_bytes(configs::cache_bytes(m, plan.context, plan.batch, plan.cache_types))});
     if (plan.memory) {
       const Fit fit = find_fit(plan, m);
       rows.back().push_back(fit.context == 0 ? "none" : format_count(fit.context));

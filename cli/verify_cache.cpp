@@ -56,7 +56,7 @@ void require_memory(const configs::ModelConfig& model, int64_t vocabulary, int64
   const std::vector<configs::MemoryItem> items = {
       {"weights", weights},
       {"weights in float64", (configs::Count(2) * weights).value()},
-      {"cache", configs::cache_bytes(model, tokens, batch, kDouble)},
+      {"cache", configs::cache_bytes(model, tokens, batch, configs::kv_types_of(DType::f64))},
       {"activations", configs::activation_bytes(one_layer, vocabulary, tokens, batch, kDouble)},
       {"logits", (rows * vocabulary * kDouble * kSets).value()}};
   const auto& [window, sinks] = spec.mask;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -113,6 +114,18 @@ constexpr Spellings<DeviceKind, 2> spellings(DeviceKind) {
   return {{{DeviceKind::cpu, "cpu"}, {DeviceKind::cuda, "cuda"}}};
 }
 
+/// How a cache keeps a number of a key or value. int8 and int4 share a bf16 scale among 32 numbers
+/// of a head (kernels::KVCode).
+enum class KVType { f64, f32, bf16, f16, int8, int4 };
+constexpr Spellings<KVType, 6> spellings(KVType) {
+  return {{{KVType::f64, "f64"},
+           {KVType::f32, "f32"},
+           {KVType::bf16, "bf16"},
+           {KVType::f16, "f16"},
+           {KVType::int8, "int8"},
+           {KVType::int4, "int4"}}};
+}
+
 /// "same-shape" for Fairness::same_shape, and so on.
 template <class E>
 requires std::is_enum_v<E>
@@ -123,6 +136,18 @@ constexpr std::string_view name_of(E value) {
     }
   }
   return "?";
+}
+
+/// The value that is spelled `name`, if one is.
+template <class E>
+requires std::is_enum_v<E>
+constexpr std::optional<E> value_named(std::string_view name) {
+  for (const auto& [each, spelling] : spellings(E{})) {
+    if (spelling == name) {
+      return each;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace headroom::configs

@@ -185,7 +185,7 @@ void require_training_memory(const Config& config, int64_t vocab_size, int64_t b
   if (total_bytes(items) <= available) {
     return;
   }
-  const int64_t cache = cache_bytes(config.model, config.model.block_size, 1, bytes_per_element);
+  const int64_t cache = cache_bytes(config.model, config.model.block_size, 1, KVTypes());
   require_memory(
       "training", items,
       fmt::format("{}; the cache of one sequence of block_size would take {}",
@@ -194,15 +194,13 @@ void require_training_memory(const Config& config, int64_t vocab_size, int64_t b
 }
 
 void require_cache_memory(const ModelConfig& model, int64_t vocab_size, int64_t tokens,
-                          int64_t batch, int64_t bytes_per_element, const std::string& key,
-                          int64_t available) {
-  const std::vector<MemoryItem> items = {
-      {"weights", weights_bytes(model, vocab_size)},
-      {"cache", cache_bytes(model, tokens, batch, bytes_per_element)}};
-  require_memory("generation", items,
-                 fmt::format("lower {}; the cache is {}", key,
-                             cache_formula(model, tokens, batch, bytes_per_element)),
-                 available);
+                          int64_t batch, KVTypes types, const std::string& key, int64_t available) {
+  const std::vector<MemoryItem> items = {{"weights", weights_bytes(model, vocab_size)},
+                                         {"cache", cache_bytes(model, tokens, batch, types)}};
+  require_memory(
+      "generation", items,
+      fmt::format("lower {}; the cache is {}", key, cache_formula(model, tokens, batch, types)),
+      available);
 }
 
 }  // namespace headroom::configs

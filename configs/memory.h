@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "configs/size.h"
 
 namespace headroom::configs {
 
@@ -41,7 +42,7 @@ void require_training_memory(const Config& config, int64_t vocab_size, int64_t b
 /// require_memory for generating: weights and a cache of `tokens` x `batch`. `key` is what the user
 /// can lower ("--tokens").
 void require_cache_memory(const ModelConfig& model, int64_t vocab_size, int64_t tokens,
-                          int64_t batch, int64_t bytes_per_element, const std::string& key,
+                          int64_t batch, KVTypes types, const std::string& key,
                           int64_t available = available_memory());
 
 }  // namespace headroom::configs

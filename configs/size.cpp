@@ -128,19 +128,110 @@ int64_t attention_parameters_per_layer(const ModelConfig& m) {
   return (weights + biases).value();
 }
 
-int64_t cache_bytes(const ModelConfig& m, int64_t tokens, int64_t batch,
-                    int64_t bytes_per_element) {
-  return (Count(2) * m.n_layer * m.n_kv_head * m.head_dim() * tokens * batch * bytes_per_element)
-      .value();
+KVTypes kv_types_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return {KVType::f64, KVType::f64};
+    case DType::f32:
+      return {KVType::f32, KVType::f32};
+    case DType::bf16:
+      return {KVType::bf16, KVType::bf16};
+    case DType::f16:
+      return {KVType::f16, KVType::f16};
+    default:
+      throw Error(fmt::format("[size] {} is no floating type", name_of(dtype)));
+  }
 }
 
-std::string cache_formula(const ModelConfig& m, int64_t tokens, int64_t batch,
-                          int64_t bytes_per_element) {
-  const int64_t bytes = cache_bytes(m, tokens, batch, bytes_per_element);
-  return fmt::format(
-      "2 * n_layer {} * n_kv_head {} * head_dim {} * tokens {} * batch {} * bytes {} = {}",
-      m.n_layer, m.n_kv_head, m.head_dim(), tokens, batch, bytes_per_element,
-      Count(bytes).saturated() ? human_bytes(bytes) : fmt::format("{} bytes", bytes));
+std::string to_string(const KVTypes& types) {
+  return types.k == types.v ? std::string(name_of(types.k))
+                            : fmt::format("k {}, v {}", name_of(types.k), name_of(types.v));
+}
+
+namespace {
+
+/// Bytes of an element; 0 for a coded type.
+int64_t element_bytes(KVType type) {
+  switch (type) {
+    case KVType::f64:
+      return 8;
+    case KVType::f32:
+      return 4;
+    case KVType::bf16:
+    case KVType::f16:
+      return 2;
+    case KVType::int8:
+    case KVType::int4:
+      return 0;
+  }
+  throw Error("[size] a type that the cache does not know");
+}
+
+/// "head_dim 32 * bytes 4", or "(32 + 2 * 1)": numbers and scales.
+std::string vector_formula(KVType type, const std::string& name, int64_t width) {
+  const int64_t groups = (width + 31) / 32;
+  switch (type) {
+    case KVType::int8:
+      return fmt::format("({} {} + scales 2 * {})", name, width, groups);
+    case KVType::int4:
+      return fmt::format("({} {} / 2 + scales 2 * {})", name, width, groups);
+    default:
+      return fmt::format("{} {} * bytes {}", name, width, element_bytes(type));
+  }
+}
+
+}  // namespace
+
+int64_t kv_vector_bytes(KVType type, int64_t width) {
+  const Count scales = Count((width + 31) / 32) * 2;
+  switch (type) {
+    case KVType::int8:
+      return (Count(width) + scales).value();
+    case KVType::int4:
+      return (Count((width + 1) / 2) + scales).value();
+    default:
+      return (Count(width) * element_bytes(type)).value();
+  }
+}
+
+int64_t cache_bytes_per_token(const ModelConfig& m, KVTypes types) {
+  const KVShape shape = kv_shape(m);
+  Count vectors = kv_vector_bytes(types.k, shape.key_size);
+  if (!shape.value_in_key) {
+    vectors += kv_vector_bytes(types.v, shape.value_size);
+  }
+  return (vectors * shape.heads).value();
+}
+
+int64_t cache_bytes(const ModelConfig& m, int64_t tokens, int64_t batch, KVTypes types) {
+  return (Count(cache_bytes_per_token(m, types)) * m.n_layer * tokens * batch).value();
+}
+
+std::string token_formula(const ModelConfig& m, KVTypes types) {
+  const KVShape shape = kv_shape(m);
+  if (shape.value_in_key) {
+    return vector_formula(types.k, "kv_rank + rope_head_dim", shape.key_size);
+  }
+  const std::string heads = fmt::format("n_kv_head {} * ", shape.heads);
+  if (types.k == types.v) {
+    return "2 * " + heads + vector_formula(types.k, "head_dim", shape.key_size);
+  }
+  return heads + fmt::format("({} + {})", vector_formula(types.k, "head_dim", shape.key_size),
+                             vector_formula(types.v, "head_dim", shape.value_size));
+}
+
+std::string cache_formula(const ModelConfig& m, int64_t tokens, int64_t batch, KVTypes types) {
+  const int64_t bytes = cache_bytes(m, tokens, batch, types);
+  const std::string sum =
+      Count(bytes).saturated() ? human_bytes(bytes) : fmt::format("{} bytes", bytes);
+  const KVShape shape = kv_shape(m);
+  if (types.k == types.v && element_bytes(types.k) > 0 && !shape.value_in_key) {
+    return fmt::format(
+        "2 * n_layer {} * n_kv_head {} * head_dim {} * tokens {} * batch {} * bytes {} = {}",
+        m.n_layer, shape.heads, shape.key_size, tokens, batch, element_bytes(types.k), sum);
+  }
+  return fmt::format("n_layer {} * {} * tokens {} * batch {} = {}", m.n_layer,
+                     token_formula(m, types), tokens, batch, sum);
 }
 
 int64_t weights_bytes(const ModelConfig& m, int64_t vocab_size) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "tensor/dtype.h"
 
 namespace headroom::configs {
 
@@ -55,14 +56,32 @@ LayerWindow layer_window(const ModelConfig& model, int64_t layer);
 /// The four projections of one block: 2 C D (H + K), and their biases if they have any.
 int64_t attention_parameters_per_layer(const ModelConfig& model);
 
-/// The one cache formula: 2 (K and V) * n_layer * n_kv_head * head_dim * tokens * batch * bytes per
-/// element.
-int64_t cache_bytes(const ModelConfig& model, int64_t tokens, int64_t batch,
-                    int64_t bytes_per_element);
+/// What keys and values are kept as.
+struct KVTypes {
+  KVType k = KVType::f32, v = KVType::f32;
+  bool operator==(const KVTypes&) const = default;
+};
+/// Both as elements of a floating type.
+KVTypes kv_types_of(DType dtype);
+/// "f32", or "k int8, v int4" where they differ.
+std::string to_string(const KVTypes& types);
+
+/// Bytes of one key or value of a head, `width` numbers: width times the bytes of an element; int8
+/// and int4 take 1 byte and half a byte per number, and 2 for the scale of each 32 begun.
+int64_t kv_vector_bytes(KVType type, int64_t width);
+
+/// Bytes that one token adds to the cache of one layer: heads * (bytes of a key + bytes of a
+/// value), or, where the value is in the key, heads * bytes of a key.
+int64_t cache_bytes_per_token(const ModelConfig& model, KVTypes types);
+
+/// The one cache formula: n_layer * cache_bytes_per_token * tokens * batch. With elements of one
+/// size that is 2 (K and V) * n_layer * n_kv_head * head_dim * tokens * batch * bytes per element.
+int64_t cache_bytes(const ModelConfig& model, int64_t tokens, int64_t batch, KVTypes types);
 
 /// The formula with its factors and result: "2 * n_layer 6 * n_kv_head 2 * ... = 1572864 bytes".
-std::string cache_formula(const ModelConfig& model, int64_t tokens, int64_t batch,
-                          int64_t bytes_per_element);
+std::string cache_formula(const ModelConfig& model, int64_t tokens, int64_t batch, KVTypes types);
+/// Its part for one token and layer: "2 * n_kv_head 2 * head_dim 32 * bytes 4".
+std::string token_formula(const ModelConfig& model, KVTypes types);
 
 /// Parameters and their gradients are float32 in every precision: 4 bytes each.
 int64_t weights_bytes(const ModelConfig& model, int64_t vocab_size);

@@ -36,7 +36,7 @@ Row make_row(const configs::Config& variant, int64_t vocab_size) {
   row.n_ff = model.n_ff();
   row.params = configs::parameter_count(model, vocab_size);
   row.attention_params_per_layer = configs::attention_parameters_per_layer(model);
-  row.cache_bytes_per_token = configs::cache_bytes(model, 1, 1, sizeof(float));
+  row.cache_bytes_per_token = configs::cache_bytes(model, 1, 1, configs::KVTypes());
   row.tokens = variant.train.steps * configs::tokens_per_step(variant);
   return row;
 }

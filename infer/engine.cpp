@@ -168,7 +168,7 @@ GenerationPlan plan_generation(const configs::ModelConfig& model,
     plan.slots = BlockTable(plan.mask, total).slots();
     plan.cache_bytes =
         configs::cache_bytes(model, plan.slots, static_cast<int64_t>(prompt_lengths.size()),
-                             static_cast<int64_t>(size_of(options.dtype)));
+                             configs::kv_types_of(options.dtype));
   }
   return plan;
 }

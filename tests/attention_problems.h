@@ -87,7 +87,7 @@ inline AttentionInputs make_inputs(const Problem& p, DType rounded, std::mt19937
 }
 
 inline Shape output_shape(const AttentionInputs& in) {
-  return in.q.shape().with_last(in.kv.v.dim(2));
+  return in.q.shape().with_last(in.kv.width_of_values());
 }
 
 struct Forward {

@@ -146,7 +146,7 @@ TEST(Plan, ReadsMemoryAsPeopleWriteIt) {
                 HasSubstr("--memory is " + std::string(wrong) + ", but must be a number of bytes"));
   }
   EXPECT_THAT(headroom_refusal({"plan", "gpt-124m", "--dtype", "f64"}),
-              HasSubstr("--dtype is f64, but must be f32, bf16 or f16"));
+              HasSubstr("--dtype is f64, but must be f32, bf16, f16, int8 or int4"));
 }
 
 TEST(Plan, KnowsEveryPresetByName) {

@@ -28,7 +28,7 @@ TEST(Size, AttentionAndCacheShrinkWithKvHeadsAsPublished) {
     ModelConfig m;
     m.n_kv_head = row[0];
     EXPECT_EQ(attention_parameters_per_layer(m), row[1]);
-    EXPECT_EQ(cache_bytes(m, 1, 1, 4), 6 * row[2]);  // 12, 6, 3 and 1.5 KiB over six layers
+    EXPECT_EQ(cache_bytes(m, 1, 1, KVTypes()), 6 * row[2]);  // 12, 6, 3 and 1.5 KiB over six layers
     int64_t listed = 0;
     for (const ParameterSize& each : layer_parameters(m, 0)) {
       listed += each.name.find("self_attn") != std::string::npos ? each.count() : 0;
@@ -68,9 +68,31 @@ TEST(Size, WindowsGoByTheLettersOfThePattern) {
 TEST(Size, CacheFormulaShowsItsFactors) {
   const ModelConfig m;
   EXPECT_EQ(
-      cache_formula(m, 100, 3, 2),
+      cache_formula(m, 100, 3, kv_types_of(DType::bf16)),
       "2 * n_layer 6 * n_kv_head 2 * head_dim 32 * tokens 100 * batch 3 * bytes 2 = 460800 bytes");
-  EXPECT_EQ(cache_bytes(m, 100, 3, 2), 460800);
+  EXPECT_EQ(cache_bytes(m, 100, 3, kv_types_of(DType::bf16)), 460800);
+}
+
+TEST(Size, ScalesOfCodedVectorsCount) {
+  // 32 numbers share a scale of 2 bytes; 33 begin a second one.
+  EXPECT_EQ(kv_vector_bytes(KVType::int8, 32), 34);
+  EXPECT_EQ(kv_vector_bytes(KVType::int8, 33), 37);
+  EXPECT_EQ(kv_vector_bytes(KVType::int4, 32), 18);
+  EXPECT_EQ(kv_vector_bytes(KVType::int4, 33), 21);
+  EXPECT_EQ(kv_vector_bytes(KVType::f16, 33), 66);
+  const ModelConfig m;  // 6 layers, 2 KV heads of 32
+  const KVTypes mixed{KVType::int8, KVType::int4};
+  EXPECT_EQ(cache_bytes_per_token(m, mixed), 2 * (34 + 18));
+  EXPECT_EQ(cache_bytes(m, 100, 3, mixed), 6 * 104 * 300);
+  EXPECT_EQ(cache_formula(m, 100, 3, mixed),
+            "n_layer 6 * n_kv_head 2 * ((head_dim 32 + scales 2 * 1) + (head_dim 32 / 2 + scales 2 "
+            "* 1)) * tokens 100 * batch 3 = 187200 bytes");
+}
+
+TEST(Size, ALatentIsStoredOnce) {
+  const ModelConfig m = model_of("attention: mla, kv_rank: 48, rope_head_dim: 16, n_kv_head: 8");
+  EXPECT_EQ(cache_bytes_per_token(m, {}), (48 + 16) * 4);
+  EXPECT_EQ(cache_bytes_per_token(m, {KVType::int8, KVType::int8}), 64 + 2 * 2);
 }
 
 std::vector<std::string> names_and_shapes(const std::vector<ParameterSize>& list) {
@@ -164,7 +186,7 @@ TEST(Size, ArithmeticDoesNotWrap) {
   EXPECT_EQ(parameter_count(wide, 1), Count::kMost);
   EXPECT_EQ(weights_bytes(wide, 1), Count::kMost);
   EXPECT_EQ(optimizer_bytes(wide, 1, OptimizerKind::muon), Count::kMost);
-  EXPECT_EQ(cache_bytes(wide, 10000000, 1000, 4), Count::kMost);
+  EXPECT_EQ(cache_bytes(wide, 10000000, 1000, KVTypes()), Count::kMost);
   EXPECT_EQ(activation_bytes(wide, 1, 2147483647, 1000000, 4), Count::kMost);
   EXPECT_EQ(step_flop(wide, 1, 1000), Count::kMost);
   EXPECT_EQ((Count(Count::kMost) + Count(1)).value(), Count::kMost);
@@ -213,9 +235,9 @@ TEST(Memory, TrainingThatCannotFitIsRefusedWithTheKeyToLower) {
 // CFG-06
 TEST(Memory, ACacheThatCannotFitIsRefusedWithItsFormula) {
   const ModelConfig m;
-  EXPECT_NO_THROW(require_cache_memory(m, 65, 1000, 1, 4, "--tokens", 1LL << 30));
+  EXPECT_NO_THROW(require_cache_memory(m, 65, 1000, 1, KVTypes(), "--tokens", 1LL << 30));
   try {
-    require_cache_memory(m, 65, 10000000, 1, 4, "--tokens", 16LL << 30);
+    require_cache_memory(m, 65, 10000000, 1, KVTypes(), "--tokens", 16LL << 30);
     FAIL() << "30 GB fit into 16 GiB";
   } catch (const InputError& e) {
     EXPECT_THAT(e.what(), HasSubstr("cache 28.6 GiB"));

@@ -69,7 +69,7 @@ TEST(Variants, SameCacheGivesTheSavingToLayersAtEqualFlop) {
   for (size_t i = 0; i < all.size(); ++i) {
     const Config& each = all[i];
     EXPECT_EQ(each.model.n_layer, layers[i]);
-    EXPECT_EQ(cache_bytes(each.model, 1, 1, 4), 12 * 1024);
+    EXPECT_EQ(cache_bytes(each.model, 1, 1, KVTypes()), 12 * 1024);
     const double step = static_cast<double>(step_flop(each.model, kVocab, 16 * 256));
     EXPECT_LE(std::abs(static_cast<double>(each.train.steps) * step - flop), step / 2);
     EXPECT_LE(each.train.warmup_steps, each.train.steps / 10);

@@ -126,9 +126,8 @@ TEST(BlockCache, TakesTheBytesOfTheFormula) {
                                 3 * static_cast<int64_t>(size_of(dtype));
         EXPECT_EQ(held, formula);
         EXPECT_EQ(cache.bytes(), formula);
-        EXPECT_EQ(
-            configs::cache_bytes(config, table.slots(), 3, static_cast<int64_t>(size_of(dtype))),
-            formula);
+        EXPECT_EQ(configs::cache_bytes(config, table.slots(), 3, configs::kv_types_of(dtype)),
+                  formula);
       }
     }
   }
