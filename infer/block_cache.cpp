@@ -9,132 +9,224 @@ namespace headroom::infer {
 
 using kernels::KVView;
 
+namespace {
+
+bool same(const kernels::AttentionMask& a, const kernels::AttentionMask& b) {
+  return a.window == b.window && a.sinks == b.sinks;
+}
+
+/// How many keys a block of a sequence of `length` tokens holds.
+int64_t keys_in_block(int64_t start, int64_t length) {
+  return std::min(start + KVView::kBlock, length) - start;
+}
+
+}  // namespace
+
 BlockCache::BlockCache(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
-                       DType dtype, Device device)
-    : table_(table), batch_(batch) {
+                       DType dtype, Device device, std::span<const int64_t> prefixes)
+    : batch_(batch), device_(device) {
   check(batch > 0, "[cache] a batch must have sequences: got {}", batch);
-  check(table.slots() <= std::numeric_limits<int32_t>::max() / batch,
-        "[cache] {} sequences of {} slots are more than an index can name ({})", batch,
-        table.slots(), std::numeric_limits<int32_t>::max());
-  const Shape shape{batch * table.slots(), model.n_kv_head, model.head_dim()};
   for (int64_t i = 0; i < model.n_layer; ++i) {
-    layers_.push_back({Tensor::zeros(shape, dtype, device), Tensor::zeros(shape, dtype, device),
-                       std::vector<int64_t>(static_cast<size_t>(batch), 0)});
+    add_layer(model, table, prefixes, dtype, device);
   }
+}
+
+void BlockCache::add_layer(const configs::ModelConfig& model, const BlockTable& table,
+                           std::span<const int64_t> prefixes, DType dtype, Device device) {
+  check(table.slots() <= std::numeric_limits<int32_t>::max() / batch_,
+        "[cache] {} sequences of {} slots are more than an index can name ({})", batch_,
+        table.slots(), std::numeric_limits<int32_t>::max());
+  const auto layer = static_cast<int64_t>(layers_.size());
+  auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
+    return same(g.map.table().mask(), table.mask());
+  });
+  if (group == groups_.end()) {
+    groups_.push_back({BlockMap(table, batch_, prefixes), layer, layer, {}});
+    group = groups_.end() - 1;
+  }
+  group->last_layer = layer;
+  layers_.push_back({static_cast<size_t>(group - groups_.begin()),
+                     KVStore(configs::kv_shape(model), group->map.slots(), dtype, device),
+                     std::vector<int64_t>(static_cast<size_t>(batch_), 0)});
 }
 
 int64_t BlockCache::position(int64_t sequence) const {
   return layers_.front().lengths.at(static_cast<size_t>(sequence));
 }
 
+kernels::AttentionMask BlockCache::mask(int64_t layer) const {
+  return groups_[layers_.at(static_cast<size_t>(layer)).group].map.table().mask();
+}
+
 int64_t BlockCache::bytes() const {
   int64_t sum = 0;
   for (const Layer& layer : layers_) {
-    sum += static_cast<int64_t>(layer.k.nbytes() + layer.v.nbytes());
+    sum += layer.store.bytes();
+  }
+  return sum;
+}
+
+int64_t BlockCache::most_bytes_in_use() const {
+  int64_t sum = 0;
+  for (const Layer& layer : layers_) {
+    const BlockMap& map = groups_[layer.group].map;
+    sum += layer.store.bytes() / map.slots() * map.most_slots_in_use();
   }
   return sum;
 }
 
 KVView BlockCache::append(int64_t layer, const Tensor& k, const Tensor& v, const Tensor& counts) {
   Layer& at = layers_.at(static_cast<size_t>(layer));
-  check_room(at, k, counts);
-  const int64_t T = k.dim(1);
-  const auto* count = counts.data<int32_t>();
-  for (int64_t b = 0; b < batch_; ++b) {
-    int64_t& length = at.lengths[static_cast<size_t>(b)];
-    write(k, b * T, at.k, b, length, count[b]);
-    write(v, b * T, at.v, b, length, count[b]);
-    length += count[b];
+  check_shapes(at, k, counts);
+  if (layer == 0) {
+    check(layers_.front().lengths == layers_.back().lengths,
+          "[cache] a pass before this one did not reach the last layer; start a new cache");
+    for (const Group& group : groups_) {
+      check_room(group.map.table(), counts);
+    }
   }
-  return view(at, counts);
-}
-
-void BlockCache::check_room(const Layer& layer, const Tensor& k, const Tensor& counts) const {
-  check(k.rank() == 4 && k.dim(0) == batch_ && counts.numel() == batch_,
-        "[cache] made for {} sequences: got keys {} and {} counts", batch_, k.shape(),
-        counts.numel());
-  check(k.dim(2) == layer.k.dim(1) && k.dim(3) == layer.k.dim(2) && k.dtype() == layer.k.dtype(),
-        "[cache] made for {} heads of {} in {}: got {} of {} in {}", layer.k.dim(1), layer.k.dim(2),
-        name_of(layer.k.dtype()), k.dim(2), k.dim(3), name_of(k.dtype()));
-  check(&layer != &layers_.front() || layer.lengths == layers_.back().lengths,
-        "[cache] a pass before this one did not reach the last layer; start a new cache");
-  for (int64_t b = 0; b < batch_; ++b) {
-    const int64_t first = layer.lengths[static_cast<size_t>(b)];
-    const int64_t count = counts.data<int32_t>()[b], length = first + count;
-    check(count >= 0 && count <= k.dim(1), "[cache] {} of {} new tokens are real in sequence {}",
-          count, k.dim(1), b);
-    check(length <= table_.tokens(), "[cache] sequence {} would have {} tokens: made for {}", b,
-          length, table_.tokens());
-    check(table_.fits(first, length),
-          "[cache] {} tokens at once from position {} of sequence {} don't fit beside a window of "
-          "{}: give at most {}, and none across a multiple of {}",
-          count, first, b, table_.mask().window, KVView::kBlock, KVView::kBlock);
+  Group& group = groups_[at.group];
+  if (layer == group.first_layer) {
+    prepare(group, counts);
+    build_tables(group, counts);
   }
-}
-
-void BlockCache::write(const Tensor& from, int64_t row, Tensor& to, int64_t sequence, int64_t first,
-                       int64_t count) const {
-  const Tensor rows = from.reshape({from.dim(0) * from.dim(1), from.dim(2), from.dim(3)});
-  for (int64_t done = 0; done < count;) {
-    const int64_t position = first + done;
-    const int64_t run = std::min(count - done, KVView::kBlock - position % KVView::kBlock);
-    const int64_t slot = sequence * table_.slots() + table_.slot(position);
-    to.rows(slot, slot + run).copy_from(rows.rows(row + done, row + done + run));
-    done += run;
-  }
-}
-
-KVView BlockCache::view(const Layer& layer, const Tensor& counts) {
-  if (layer.lengths != tables_lengths_ || !tables_.counts.same_memory(counts)) {
-    build_tables(layer.lengths, counts);
-  }
-  KVView shown = &layer == &layers_.back() ? std::exchange(tables_, {}) : tables_;
-  shown.k = layer.k;
-  shown.v = layer.v;
+  write(at, k, v, counts);
+  bytes_read_ += at.store.bytes() / group.map.slots() * group.keys_shown;
+  KVView shown = layer == group.last_layer ? std::exchange(group.tables, {}) : group.tables;
+  shown.k = at.store.k();
+  shown.v = at.store.v();
   return shown;
 }
 
-void BlockCache::build_tables(const std::vector<int64_t>& all_lengths, const Tensor& counts) {
+void BlockCache::check_shapes(const Layer& layer, const Tensor& k, const Tensor& counts) const {
+  check(k.rank() == 4 && k.dim(0) == batch_ && counts.numel() == batch_,
+        "[cache] made for {} sequences: got keys {} and {} counts", batch_, k.shape(),
+        counts.numel());
+  const Tensor& held = layer.store.k();
+  check(k.dim(2) == held.dim(1) && k.dim(3) == held.dim(2) && k.dtype() == held.dtype(),
+        "[cache] made for {} heads of {} in {}: got {} of {} in {}", held.dim(1), held.dim(2),
+        name_of(held.dtype()), k.dim(2), k.dim(3), name_of(k.dtype()));
+  for (int64_t b = 0; b < batch_; ++b) {
+    const int32_t count = counts.data<int32_t>()[b];
+    check(count >= 0 && count <= k.dim(1), "[cache] {} of {} new tokens are real in sequence {}",
+          count, k.dim(1), b);
+  }
+}
+
+void BlockCache::check_room(const BlockTable& table, const Tensor& counts) const {
+  for (int64_t b = 0; b < batch_; ++b) {
+    const int64_t first = position(b), count = counts.data<int32_t>()[b], length = first + count;
+    check(length <= table.tokens(), "[cache] sequence {} would have {} tokens: made for {}", b,
+          length, table.tokens());
+    check(table.fits(first, length),
+          "[cache] {} tokens at once from position {} of sequence {} don't fit beside a window of "
+          "{}: give at most {}, and none across a multiple of {}",
+          count, first, b, table.mask().window, KVView::kBlock, KVView::kBlock);
+  }
+}
+
+/// Gives the new tokens blocks that they can be written to, in all layers of the group.
+void BlockCache::prepare(Group& group, const Tensor& counts) {
+  const std::vector<int64_t>& lengths = layers_[static_cast<size_t>(group.first_layer)].lengths;
+  for (int64_t b = 0; b < batch_; ++b) {
+    for (const auto& [from, to, count] :
+         group.map.prepare(b, lengths[static_cast<size_t>(b)], counts.data<int32_t>()[b])) {
+      for (Layer& layer : layers_) {
+        if (&groups_[layer.group] == &group) {
+          layer.store.copy(from, to, count);
+        }
+      }
+    }
+  }
+}
+
+void BlockCache::write(Layer& layer, const Tensor& k, const Tensor& v, const Tensor& counts) {
+  const auto rows_of = [](const Tensor& x) {
+    return x.reshape({x.dim(0) * x.dim(1), x.dim(2), x.dim(3)});
+  };
+  const Tensor keys = rows_of(k), values = rows_of(v);
+  const BlockMap& map = groups_[layer.group].map;
+  for (int64_t b = 0; b < batch_; ++b) {
+    int64_t& length = layer.lengths[static_cast<size_t>(b)];
+    int64_t row = b * k.dim(1);
+    for (int64_t left = counts.data<int32_t>()[b]; left > 0;) {
+      const int64_t run = std::min(left, KVView::kBlock - length % KVView::kBlock);
+      layer.store.write(keys, values, row, map.slot(b, length), run);
+      row += run;
+      length += run;
+      left -= run;
+    }
+  }
+}
+
+/// For a pass whose keys are about to be written.
+void BlockCache::build_tables(Group& group, const Tensor& counts) const {
+  const std::vector<int64_t>& before = layers_[static_cast<size_t>(group.first_layer)].lengths;
   std::vector<std::vector<int64_t>> visible;
   size_t blocks = 1;
   std::vector<int32_t> lengths;
+  group.keys_shown = 0;
   for (int64_t b = 0; b < batch_; ++b) {
-    const int64_t length = all_lengths[static_cast<size_t>(b)];
-    const int64_t count = counts.data<int32_t>()[b];
-    visible.push_back(count == 0 ? std::vector<int64_t>() : table_.visible(length - count, length));
+    const int64_t first = before[static_cast<size_t>(b)], count = counts.data<int32_t>()[b];
+    visible.push_back(count == 0 ? std::vector<int64_t>()
+                                 : group.map.table().visible(first, first + count));
     blocks = std::max(blocks, visible.back().size());
-    lengths.push_back(static_cast<int32_t>(length));
+    lengths.push_back(static_cast<int32_t>(first + count));
   }
   std::vector<int32_t> slots, starts;
   for (int64_t b = 0; b < batch_; ++b) {
     for (const int64_t start : visible[static_cast<size_t>(b)]) {
-      slots.push_back(static_cast<int32_t>(b * table_.slots() + table_.slot(start)));
+      slots.push_back(static_cast<int32_t>(group.map.slot(b, start)));
       starts.push_back(static_cast<int32_t>(start));
+      group.keys_shown += keys_in_block(start, lengths[static_cast<size_t>(b)]);
     }
     const size_t row_end = static_cast<size_t>(b + 1) * blocks;
     slots.resize(row_end, 0);
     starts.resize(row_end, -1);
   }
   const Shape shape{batch_, static_cast<int64_t>(blocks)};
-  const Device device = layers_.front().k.device();
-  tables_ = {.k = {},
-             .v = {},
-             .slots = Tensor::from(slots, shape, device),
-             .starts = Tensor::from(starts, shape, device),
-             .lengths = Tensor::from(lengths, {batch_}, device),
-             .counts = counts.to(device)};
-  tables_lengths_ = all_lengths;
+  group.tables = {.k = {},
+                  .v = {},
+                  .slots = Tensor::from(slots, shape, device_),
+                  .starts = Tensor::from(starts, shape, device_),
+                  .lengths = Tensor::from(lengths, {batch_}, device_),
+                  .counts = counts.to(device_)};
+}
+
+bool BlockCache::can_truncate(int64_t sequence, int64_t length) const {
+  const int64_t now = position(sequence);
+  return std::all_of(groups_.begin(), groups_.end(),
+                     [&](const Group& group) { return group.map.table().can_return(now, length); });
 }
 
 void BlockCache::truncate(int64_t sequence, int64_t length) {
   const int64_t now = position(sequence);
   check(length >= 0 && length <= now, "[cache] sequence {} has {} tokens: it can't be cut to {}",
         sequence, now, length);
-  check(table_.can_return(now, length),
-        "[cache] the window of {} has moved past position {} of sequence {}: recompute it",
-        table_.mask().window, length, sequence);
+  check(can_truncate(sequence, length),
+        "[cache] a window has moved past position {} of sequence {}: recompute it", length,
+        sequence);
+  for (Group& group : groups_) {
+    group.map.truncate(sequence, now, length);
+  }
   for (Layer& layer : layers_) {
     layer.lengths[static_cast<size_t>(sequence)] = length;
+  }
+}
+
+void BlockCache::reorder(std::span<const int64_t> parents) {
+  check(static_cast<int64_t>(parents.size()) == batch_ &&
+            std::all_of(parents.begin(), parents.end(),
+                        [&](int64_t parent) { return parent >= 0 && parent < batch_; }),
+        "[cache] {} sequences need as many parents among them: got {}", batch_, parents.size());
+  for (Group& group : groups_) {
+    group.map.reorder(parents);
+  }
+  for (Layer& layer : layers_) {
+    const std::vector<int64_t> before = layer.lengths;
+    for (size_t b = 0; b < parents.size(); ++b) {
+      layer.lengths[b] = before[static_cast<size_t>(parents[b])];
+    }
   }
 }
 

@@ -1,26 +1,29 @@
 // The cache that generation runs on: keys and values in slots that are allocated once, found again
-// through a table of blocks.
+// through a map of blocks.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "configs/config.h"
-#include "infer/block_table.h"
+#include "infer/block_map.h"
+#include "infer/kv_store.h"
 #include "nn/kv_cache.h"
 
 namespace headroom::infer {
 
 class BlockCache final : public nn::KVCache {
  public:
-  /// Room for `batch` sequences, each with the slots of `table`, in elements of `dtype`, the
-  /// activations' type. All of it is allocated here and set to zero, so that a slot never written
-  /// can't poison a result.
+  /// Room for `batch` sequences, each with the slots of `table`, for activations of `dtype`. All of
+  /// it is allocated here and set to zero. Under `prefixes` the sequences will share beginnings
+  /// (infer/block_map.h), which are then stored once.
   BlockCache(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
-             DType dtype = DType::f32, Device device = kCpu);
+             DType dtype = DType::f32, Device device = kCpu,
+             std::span<const int64_t> prefixes = {});
 
   int64_t batch() const override { return batch_; }
   int64_t position(int64_t sequence) const override;
-  kernels::AttentionMask mask() const override { return table_.mask(); }
+  kernels::AttentionMask mask(int64_t layer) const override;
   /// Throws Error, before anything is written, when a sequence would pass the table's tokens, or
   /// when a window has too few blocks for so many new tokens at once.
   kernels::KVView append(int64_t layer, const Tensor& k, const Tensor& v,
@@ -29,30 +32,49 @@ class BlockCache final : public nn::KVCache {
   /// Forgets what sequence b saw from position `length` on, so that another continuation can be
   /// computed. Throws Error when a window has moved on and what the next token would see is gone.
   void truncate(int64_t sequence, int64_t length);
+  bool can_truncate(int64_t sequence, int64_t length) const;
+  /// Sequence b goes on from what parents[b] holds. Nothing is copied before one of those that
+  /// share a block writes into it.
+  void reorder(std::span<const int64_t> parents);
 
-  const BlockTable& table() const { return table_; }
-  /// Bytes of all keys and values: configs::cache_bytes() of slots() tokens.
+  /// Bytes of all keys and values, allocated: where layers and sequences have the slots of one
+  /// table, configs::cache_bytes() of them.
   int64_t bytes() const;
+  /// Bytes of the blocks that sequences hold, those they share counted once, at the most so far.
+  int64_t most_bytes_in_use() const;
+  /// Bytes of keys and values that attention has read: each pass reads the blocks that its queries
+  /// see, up to the last key, once.
+  int64_t bytes_read() const { return bytes_read_; }
 
  private:
   struct Layer {
-    Tensor k, v;                   // (batch * slots, K, D)
+    size_t group;
+    KVStore store;
     std::vector<int64_t> lengths;  // tokens written, per sequence
   };
+  /// The layers that see the same keys have their blocks at the same slots.
+  struct Group {
+    BlockMap map;
+    int64_t first_layer, last_layer;
+    /// What a pass shows to each of them: made for the first, dropped with the last. `k` and `v`
+    /// are absent.
+    kernels::KVView tables;
+    int64_t keys_shown = 0;
+  };
 
-  void check_room(const Layer& layer, const Tensor& k, const Tensor& counts) const;
-  void write(const Tensor& from, int64_t row, Tensor& to, int64_t sequence, int64_t first,
-             int64_t count) const;
-  kernels::KVView view(const Layer& layer, const Tensor& counts);
-  void build_tables(const std::vector<int64_t>& lengths, const Tensor& counts);
+  void add_layer(const configs::ModelConfig& model, const BlockTable& table,
+                 std::span<const int64_t> prefixes, DType dtype, Device device);
+  void check_shapes(const Layer& layer, const Tensor& k, const Tensor& counts) const;
+  void check_room(const BlockTable& table, const Tensor& counts) const;
+  void prepare(Group& group, const Tensor& counts);
+  void write(Layer& layer, const Tensor& k, const Tensor& v, const Tensor& counts);
+  void build_tables(Group& group, const Tensor& counts) const;
 
-  BlockTable table_;
   int64_t batch_;
+  Device device_;
+  std::vector<Group> groups_;
   std::vector<Layer> layers_;
-  /// A pass shows every layer the same tables: made for its first one, dropped with its last. `k`
-  /// and `v` are absent.
-  kernels::KVView tables_;
-  std::vector<int64_t> tables_lengths_;  // what they were made for, with tables_.counts
+  int64_t bytes_read_ = 0;
 };
 
 }  // namespace headroom::infer

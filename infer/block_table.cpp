@@ -1,4 +1,4 @@
-// Which slot a position lies in: one after another, or sinks and a ring of blocks.
+// Which place a block has: one after another, or sinks and a ring of blocks.
 #include "infer/block_table.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ int64_t most_blocks_touched(int64_t n) { return (n + kBlock - 2) / kBlock + 1; }
 }  // namespace
 
 BlockTable::BlockTable(kernels::AttentionMask mask, int64_t tokens, int64_t chunk)
-    : mask_(mask), tokens_(tokens) {
+    : mask_(mask), tokens_(tokens), chunk_(chunk) {
   check(tokens > 0 && chunk > 0 && mask.window >= 0 && mask.sinks >= 0,
         "[cache] tokens and chunk must be positive, window and sinks not negative: got {}, {}, {} "
         "and {}",
@@ -33,10 +33,14 @@ BlockTable::BlockTable(kernels::AttentionMask mask, int64_t tokens, int64_t chun
   slots_ = std::min(tokens, (pinned_ + ring_) * kBlock);
 }
 
+int64_t BlockTable::places() const { return blocks_for(slots_); }
+
+int64_t BlockTable::place(int64_t block) const {
+  return block < pinned_ ? block : pinned_ + (block - pinned_) % ring_;
+}
+
 int64_t BlockTable::slot(int64_t position) const {
-  const int64_t block = position / kBlock;
-  const int64_t place = block < pinned_ ? block : pinned_ + (block - pinned_) % ring_;
-  return place * kBlock + position % kBlock;
+  return place(position / kBlock) * kBlock + position % kBlock;
 }
 
 int64_t BlockTable::oldest_block(int64_t first) const {
@@ -60,7 +64,13 @@ bool BlockTable::fits(int64_t first, int64_t length) const {
 }
 
 bool BlockTable::can_return(int64_t length, int64_t position) const {
-  return blocks_for(length) <= std::max(oldest_block(position), pinned_) + ring_;
+  return position == 0 ||  // which sees nothing of the past
+         blocks_for(length) <= std::max(oldest_block(position), pinned_) + ring_;
+}
+
+int64_t BlockTable::kept_blocks(int64_t length) const {
+  const bool all_stay = pinned_ + ring_ >= blocks_for(tokens_);
+  return std::min(length / kBlock, all_stay ? slots_ / kBlock : pinned_);
 }
 
 }  // namespace headroom::infer

@@ -36,7 +36,7 @@ class CachedPhases final : public Phases {
       : model_(model), dtype_(dtype), cache_(model.config(), table, batch, dtype, model.device()) {}
   Tensor prefill(const Sequences& prompts) override {
     // Under a window one block at a time: more would need a larger ring than decoding does.
-    return run(prompts, cache_.mask().window > 0 ? kernels::KVView::kBlock : kPrefillChunk);
+    return run(prompts, cache_.mask(0).window > 0 ? kernels::KVView::kBlock : kPrefillChunk);
   }
   Tensor decode(const Sequences& next) override { return run(next, 1); }
   int64_t bytes() const override { return cache_.bytes(); }

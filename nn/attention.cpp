@@ -52,7 +52,7 @@ Variable Attention::forward(const Variable& x, const Pass& pass, const Positions
     q = autograd::rope(q, positions.angles, style);
     k = autograd::rope(k, positions.angles, style);
   }
-  options.mask = pass.cache == nullptr ? pass.mask : pass.cache->mask();
+  options.mask = pass.cache == nullptr ? pass.mask : pass.cache->mask(layer_);
   const kernels::KVView kv = pass.cache == nullptr
                                  ? kernels::dense_view(k.value(), v.value(), T)
                                  : pass.cache->append(layer_, k.value(), v.value(), pass.counts);

@@ -20,8 +20,11 @@ class KVCache {
   /// Tokens that sequence b has seen: the position of its next one. It never shrinks when old keys
   /// are evicted.
   virtual int64_t position(int64_t sequence) const = 0;
-  /// Which keys a query sees.
-  virtual kernels::AttentionMask mask() const = 0;
+  /// Which keys a query of a layer sees.
+  virtual kernels::AttentionMask mask(int64_t layer) const = 0;
+  /// Whether keys are stored turned by an orthogonal matrix, by which queries have to be turned
+  /// too.
+  virtual bool rotates_keys() const { return false; }
   /// Stores counts[b] new rows of k (B, T, K, Dk) and v (B, T, K, Dv) for each sequence b and shows
   /// everything that the new queries may see. Each layer keeps its own length, so nothing has to be
   /// advanced afterwards. counts is i32 (B), on the host.

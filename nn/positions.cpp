@@ -45,7 +45,7 @@ Positions positions(const configs::ModelConfig& model, int64_t B, int64_t T, con
     return result;
   }
   result.angles = angles(model, result.index, pass.dtype);
-  const auto mask = pass.cache == nullptr ? pass.mask : pass.cache->mask();
+  const auto mask = pass.cache == nullptr ? pass.mask : pass.cache->mask(0);
   if (mask.window > 0 && mask.sinks > 0) {
     const int64_t furthest = mask.window + mask.sinks - 1;
     std::transform(index.begin(), index.end(), index.begin(),

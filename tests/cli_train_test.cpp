@@ -229,6 +229,28 @@ TEST(EvalCommand, GivesTheLossThatTrainingMeasured) {
   EXPECT_EQ(other.status, 2);
   EXPECT_NE(other.err.find("U+0037"), std::string::npos) << other.err;
   EXPECT_EQ(run_program({"eval", run, "--split", "test"}).status, 2);
+
+  // Streams of the context under a cache without a window are windows; a window changes the loss.
+  for (const std::string cache : {"static", "none"}) {
+    const auto stream =
+        nlohmann::json::parse(run_program({"eval", run, "--json", "--cache", cache}).out);
+    EXPECT_NEAR(stream.at("loss_nats"), json.at("loss_nats"), 1e-6);
+    EXPECT_NEAR(stream.at("bits_per_byte"), json.at("bits_per_byte"), 1e-6);
+    EXPECT_EQ(stream.at("tokens"), 299);
+    EXPECT_EQ(stream.at("streams"), 19);
+    EXPECT_EQ(stream.at("cache_tokens"), cache == "none" ? 0 : 16);
+  }
+  const auto window = nlohmann::json::parse(
+      run_program({"eval", run, "--json", "--cache", "static,window=8,sinks=2"}).out);
+  EXPECT_EQ(window.at("streams"), 1);
+  EXPECT_EQ(window.at("context"), 299);
+  EXPECT_EQ(window.at("cache"), "static,window=8,sinks=2");
+  EXPECT_NE(window.at("loss_nats"), json.at("loss_nats"));
+  const RunResult both = run_program({"eval", run, "--cache", "static", "--stride", "4"});
+  EXPECT_EQ(both.status, 2);
+  EXPECT_NE(both.err.find("--stride 4 is for windows that overlap, but --cache static"),
+            std::string::npos)
+      << both.err;
   EXPECT_EQ(run_program({"eval", (desk.folder / "nothing").string()}).status, 2);
 }
 

@@ -149,7 +149,7 @@ class WatchedCache final : public nn::KVCache {
  public:
   explicit WatchedCache(BlockCache& inner) : inner_(inner) {}
   int64_t batch() const override { return inner_.batch(); }
-  kernels::AttentionMask mask() const override { return inner_.mask(); }
+  kernels::AttentionMask mask(int64_t layer) const override { return inner_.mask(layer); }
   int64_t position(int64_t b) const override { return inner_.position(b); }
   kernels::KVView append(int64_t layer, const Tensor& k, const Tensor& v,
                          const Tensor& counts) override {

@@ -69,7 +69,7 @@ class ConcatenatingCache : public nn::KVCache {
   int64_t position(int64_t b) const override {
     return fault_ == Fault::position_stays_zero ? 0 : length(layers_[0][static_cast<size_t>(b)]);
   }
-  kernels::AttentionMask mask() const override { return mask_; }
+  kernels::AttentionMask mask(int64_t) const override { return mask_; }
 
   kernels::KVView append(int64_t layer, const Tensor& k, const Tensor& v,
                          const Tensor& counts) override {
