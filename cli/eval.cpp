@@ -9,6 +9,7 @@
 #include "cli/bench.h"
 #include "cli/commands.h"
 #include "configs/memory.h"
+#include "infer/block_table.h"
 #include "infer/stream_loss.h"
 #include "kernels/threads.h"
 #include "train/evaluate.h"

@@ -194,9 +194,8 @@ void BlockCache::build_tables(Group& group, const Tensor& counts) const {
 }
 
 bool BlockCache::can_truncate(int64_t sequence, int64_t length) const {
-  const int64_t now = position(sequence);
   return std::all_of(groups_.begin(), groups_.end(),
-                     [&](const Group& group) { return group.map.table().can_return(now, length); });
+                     [&](const Group& group) { return group.map.can_return(sequence, length); });
 }
 
 void BlockCache::truncate(int64_t sequence, int64_t length) {
@@ -207,7 +206,7 @@ void BlockCache::truncate(int64_t sequence, int64_t length) {
         "[cache] a window has moved past position {} of sequence {}: recompute it", length,
         sequence);
   for (Group& group : groups_) {
-    group.map.truncate(sequence, now, length);
+    group.map.truncate(sequence, length);
   }
   for (Layer& layer : layers_) {
     layer.lengths[static_cast<size_t>(sequence)] = length;
@@ -217,7 +216,7 @@ void BlockCache::truncate(int64_t sequence, int64_t length) {
 void BlockCache::reorder(std::span<const int64_t> parents) {
   check(static_cast<int64_t>(parents.size()) == batch_ &&
             std::all_of(parents.begin(), parents.end(),
-                        [&](int64_t parent) { return parent >= 0 && parent < batch_; }),
+                        [&](int64_t parent) { return parent >= -1 && parent < batch_; }),
         "[cache] {} sequences need as many parents among them: got {}", batch_, parents.size());
   for (Group& group : groups_) {
     group.map.reorder(parents);
@@ -225,7 +224,7 @@ void BlockCache::reorder(std::span<const int64_t> parents) {
   for (Layer& layer : layers_) {
     const std::vector<int64_t> before = layer.lengths;
     for (size_t b = 0; b < parents.size(); ++b) {
-      layer.lengths[b] = before[static_cast<size_t>(parents[b])];
+      layer.lengths[b] = parents[b] < 0 ? 0 : before[static_cast<size_t>(parents[b])];
     }
   }
 }

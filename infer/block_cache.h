@@ -33,8 +33,8 @@ class BlockCache final : public nn::KVCache {
   /// computed. Throws Error when a window has moved on and what the next token would see is gone.
   void truncate(int64_t sequence, int64_t length);
   bool can_truncate(int64_t sequence, int64_t length) const;
-  /// Sequence b goes on from what parents[b] holds. Nothing is copied before one of those that
-  /// share a block writes into it.
+  /// Sequence b goes on from what parents[b] holds; -1: from nothing. Nothing is copied before one
+  /// of those that share a block writes into it.
   void reorder(std::span<const int64_t> parents);
 
   /// Bytes of all keys and values, allocated: where layers and sequences have the slots of one

@@ -15,8 +15,7 @@ constexpr int64_t kBlock = kernels::KVView::kBlock;
 
 BlockMap::BlockMap(const BlockTable& table, int64_t batch, std::span<const int64_t> prefixes)
     : table_(table),
-      held_(static_cast<size_t>(batch),
-            std::vector<int32_t>(static_cast<size_t>(table.places()), kNone)) {
+      held_(static_cast<size_t>(batch), std::vector<Held>(static_cast<size_t>(table.places()))) {
   const int64_t whole = table.slots() / kBlock, rest = table.slots() % kBlock;
   int64_t count = batch * whole;
   if (!prefixes.empty()) {
@@ -41,14 +40,13 @@ void BlockMap::add_blocks(int64_t count, int64_t size, std::vector<int32_t>& fre
   }
 }
 
-int64_t BlockMap::slot(int64_t sequence, int64_t position) const {
-  const int32_t id =
-      held_[static_cast<size_t>(sequence)][static_cast<size_t>(table_.place(position / kBlock))];
-  return blocks_[static_cast<size_t>(id)].first_slot + position % kBlock;
+const BlockMap::Held& BlockMap::at(int64_t sequence, int64_t block) const {
+  return held_[static_cast<size_t>(sequence)][static_cast<size_t>(table_.place(block))];
 }
 
-int32_t& BlockMap::at(int64_t sequence, int64_t block) {
-  return held_[static_cast<size_t>(sequence)][static_cast<size_t>(table_.place(block))];
+int64_t BlockMap::slot(int64_t sequence, int64_t position) const {
+  const int32_t id = at(sequence, position / kBlock).id;
+  return blocks_[static_cast<size_t>(id)].first_slot + position % kBlock;
 }
 
 int32_t BlockMap::take(int64_t place) {
@@ -65,6 +63,9 @@ int32_t BlockMap::take(int64_t place) {
 }
 
 void BlockMap::release(int32_t id) {
+  if (id == kNone) {
+    return;
+  }
   Block& block = blocks_[static_cast<size_t>(id)];
   if (--block.holders == 0) {
     (block.size == kBlock ? free_ : free_last_).push_back(id);
@@ -75,46 +76,52 @@ void BlockMap::release(int32_t id) {
 std::vector<BlockMap::Copy> BlockMap::prepare(int64_t sequence, int64_t first, int64_t count) {
   std::vector<Copy> copies;
   for (int64_t block = first / kBlock; block * kBlock < first + count; ++block) {
-    int32_t& held = at(sequence, block);
-    if (held != kNone && blocks_[static_cast<size_t>(held)].holders == 1) {
-      continue;
-    }
-    const int32_t own = take(table_.place(block));
-    if (held != kNone) {
-      // What stands before `first` goes along; at a block's beginning that is nothing.
-      if (const int64_t written = first - block * kBlock; written > 0) {
-        copies.push_back({blocks_[static_cast<size_t>(held)].first_slot,
-                          blocks_[static_cast<size_t>(own)].first_slot, written});
+    const int64_t place = table_.place(block);
+    Held& held = held_[static_cast<size_t>(sequence)][static_cast<size_t>(place)];
+    if (held.id == kNone || blocks_[static_cast<size_t>(held.id)].holders > 1) {
+      const int32_t own = take(place);
+      if (held.block == block) {  // what stands before `first` goes along
+        copies.push_back({blocks_[static_cast<size_t>(held.id)].first_slot,
+                          blocks_[static_cast<size_t>(own)].first_slot, first - block * kBlock});
       }
-      release(held);
+      release(held.id);
+      held.id = own;
     }
-    held = own;
+    held.block = block;
   }
   return copies;
 }
 
-void BlockMap::truncate(int64_t sequence, int64_t from, int64_t length) {
-  for (int64_t block = (length + kBlock - 1) / kBlock; block * kBlock < from; ++block) {
-    if (int32_t& held = at(sequence, block); held != kNone) {
-      release(held);
-      held = kNone;
+bool BlockMap::can_return(int64_t sequence, int64_t position) const {
+  const std::vector<int64_t> starts = table_.visible(position, position);
+  return std::all_of(starts.begin(), starts.end(), [&](int64_t start) {
+    return at(sequence, start / kBlock).block == start / kBlock;
+  });
+}
+
+void BlockMap::truncate(int64_t sequence, int64_t length) {
+  for (Held& held : held_[static_cast<size_t>(sequence)]) {
+    if (held.block * kBlock >= length) {
+      release(held.id);
+      held = {};
     }
   }
 }
 
 void BlockMap::reorder(std::span<const int64_t> parents) {
-  std::vector<std::vector<int32_t>> next;
+  std::vector<std::vector<Held>> next;
   for (const int64_t parent : parents) {
-    next.push_back(held_[static_cast<size_t>(parent)]);
-    for (const int32_t id : next.back()) {
-      blocks_[static_cast<size_t>(std::max(id, 0))].holders += id == kNone ? 0 : 1;
+    next.push_back(parent < 0 ? std::vector<Held>(static_cast<size_t>(table_.places()))
+                              : held_[static_cast<size_t>(parent)]);
+    for (const Held& held : next.back()) {
+      if (held.id != kNone) {
+        ++blocks_[static_cast<size_t>(held.id)].holders;
+      }
     }
   }
   for (const auto& places : held_) {
-    for (const int32_t id : places) {
-      if (id != kNone) {
-        release(id);
-      }
+    for (const Held& held : places) {
+      release(held.id);
     }
   }
   held_ = std::move(next);

@@ -34,27 +34,33 @@ class BlockMap {
   /// Makes the blocks of positions first .. first + count - 1 the sequence's own, so that they can
   /// be written. Returns what has to be copied before that. Throws Error when no block is free.
   std::vector<Copy> prepare(int64_t sequence, int64_t first, int64_t count);
-  /// Gives back the blocks beyond `length` of a sequence that had `from` tokens.
-  void truncate(int64_t sequence, int64_t from, int64_t length);
-  /// Sequence b goes on from what parents[b] holds.
+  /// Whether the sequence still has what the token at `position`, which it has passed, would see.
+  bool can_return(int64_t sequence, int64_t position) const;
+  /// Gives back the blocks that begin at `length` or later.
+  void truncate(int64_t sequence, int64_t length);
+  /// Sequence b goes on from what parents[b] holds; -1: from nothing.
   void reorder(std::span<const int64_t> parents);
 
  private:
+  static constexpr int32_t kNone = -1;
   struct Block {
     int64_t first_slot = 0, size = 0;
     int64_t holders = 0;  // sequences
   };
-  int32_t& at(int64_t sequence, int64_t block);
+  struct Held {
+    int32_t id = kNone;
+    int64_t block = -1;  // of positions: places of a ring are used again
+  };
+  const Held& at(int64_t sequence, int64_t block) const;
   int32_t take(int64_t place);
-  void release(int32_t id);
+  void release(int32_t id);  // or kNone
   void add_blocks(int64_t count, int64_t size, std::vector<int32_t>& free);
 
-  static constexpr int32_t kNone = -1;
   BlockTable table_;
   int64_t slots_ = 0, in_use_ = 0, most_in_use_ = 0;
   std::vector<Block> blocks_;
-  std::vector<int32_t> free_, free_last_;   // whole blocks; those of the size of the last place
-  std::vector<std::vector<int32_t>> held_;  // [sequence][place]: a block or kNone
+  std::vector<int32_t> free_, free_last_;  // whole blocks; those of the size of the last place
+  std::vector<std::vector<Held>> held_;    // [sequence][place]
 };
 
 }  // namespace headroom::infer

@@ -63,11 +63,6 @@ bool BlockTable::fits(int64_t first, int64_t length) const {
   return blocks_for(length) - std::max(oldest_block(first), pinned_) <= ring_;
 }
 
-bool BlockTable::can_return(int64_t length, int64_t position) const {
-  return position == 0 ||  // which sees nothing of the past
-         blocks_for(length) <= std::max(oldest_block(position), pinned_) + ring_;
-}
-
 int64_t BlockTable::kept_blocks(int64_t length) const {
   const bool all_stay = pinned_ + ring_ >= blocks_for(tokens_);
   return std::min(length / kBlock, all_stay ? slots_ / kBlock : pinned_);

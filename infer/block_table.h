@@ -39,9 +39,6 @@ class BlockTable {
   std::vector<int64_t> visible(int64_t first, int64_t length) const;
   /// Whether those blocks have places of their own, so that the queries can be answered together.
   bool fits(int64_t first, int64_t length) const;
-  /// Whether a sequence of `length` tokens still has what the token at `position` <= length would
-  /// see.
-  bool can_return(int64_t length, int64_t position) const;
   /// How many blocks the first `length` tokens fill for good: their places are not used again.
   int64_t kept_blocks(int64_t length) const;
 

@@ -104,14 +104,6 @@ TEST(BlockTable, TakesNoMoreSlotsThanNeeded) {
   EXPECT_EQ(BlockTable({128, 4}, 10).slots(), 10);
 }
 
-TEST(BlockTable, KnowsWhatItCanReturnTo) {
-  const BlockTable window({64, 0}, 1000);  // a ring of 2 blocks
-  EXPECT_TRUE(window.can_return(128, 0));
-  EXPECT_FALSE(window.can_return(129, 64));  // block 0 was overwritten, and position 64 sees it
-  EXPECT_TRUE(window.can_return(129, 128));
-  EXPECT_TRUE(BlockTable({}, 1000).can_return(1000, 0));
-}
-
 /// KVC-13: the formula, the cache's own count and the allocator agree to the byte.
 TEST(BlockCache, TakesTheBytesOfTheFormula) {
   for (const int64_t n_kv_head : {8, 4, 2, 1}) {

@@ -41,15 +41,16 @@ class Memory {
       told.push_back(next_++);
     }
   }
+  bool can_return(int64_t b, int64_t position) const { return map_.can_return(b, position); }
   void truncate(int64_t b, int64_t length_after) {
-    map_.truncate(b, length(b), length_after);
+    map_.truncate(b, length_after);
     told_[static_cast<size_t>(b)].resize(static_cast<size_t>(length_after));
   }
   void reorder(const std::vector<int64_t>& parents) {
     map_.reorder(parents);
     const auto before = told_;
     for (size_t b = 0; b < parents.size(); ++b) {
-      told_[b] = before[static_cast<size_t>(parents[b])];
+      told_[b] = parents[b] < 0 ? std::vector<int64_t>() : before[static_cast<size_t>(parents[b])];
     }
   }
   /// What the token after the last would see.
@@ -88,7 +89,7 @@ TEST(BlockMap, FindsEverythingAgainAfterAnyForksAndCuts) {
       } else if (what < 8) {
         const auto back = static_cast<int64_t>(random.integer(draw++, 30));
         const int64_t length = std::max<int64_t>(0, memory.length(b) - back);
-        if (table.can_return(memory.length(b), length)) {
+        if (memory.can_return(b, length)) {
           memory.truncate(b, length);
         }
       } else if (memory.length(b) == 500) {
@@ -96,7 +97,7 @@ TEST(BlockMap, FindsEverythingAgainAfterAnyForksAndCuts) {
       } else {
         std::vector<int64_t> parents(4);
         for (int64_t& parent : parents) {
-          parent = static_cast<int64_t>(random.integer(draw++, 4));
+          parent = static_cast<int64_t>(random.integer(draw++, 5)) - 1;
         }
         memory.reorder(parents);
       }
@@ -106,6 +107,26 @@ TEST(BlockMap, FindsEverythingAgainAfterAnyForksAndCuts) {
       }
     }
   }
+}
+
+TEST(BlockMap, KnowsWhatItCanReturnTo) {
+  Memory window(BlockTable({64, 0}, 1000), 1);  // a ring of 2 blocks
+  const auto fill = [&window](int64_t length) {
+    while (window.length(0) < length) {
+      window.append(0, 1);
+    }
+  };
+  fill(128);
+  EXPECT_TRUE(window.can_return(0, 64));
+  fill(129);
+  EXPECT_FALSE(window.can_return(0, 64));  // block 0 was overwritten, and position 64 sees it
+  EXPECT_TRUE(window.can_return(0, 127));
+  EXPECT_TRUE(window.can_return(0, 0));  // which sees nothing
+  window.truncate(0, 127);
+  EXPECT_FALSE(window.can_return(0, 64));  // block 0 doesn't come back
+  Memory all(BlockTable({}, 1000), 1);
+  all.append(0, 1000);
+  EXPECT_TRUE(all.can_return(0, 1));
 }
 
 TEST(BlockMap, WithoutForksHasTheSlotsOfItsTable) {
