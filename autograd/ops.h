@@ -19,6 +19,7 @@ using kernels::AttentionMask;
 using kernels::KVView;
 using kernels::NormKind;
 using kernels::RopeStyle;
+using kernels::Transpose;
 
 // --- ops_math.cpp ---
 
@@ -28,6 +29,10 @@ Variable linear(const Variable& x, const Variable& w, const Variable& b = {});
 /// The products of x (..., in) with several matrices (out, in) as inference keeps them, in one
 /// sweep over their weights: (..., out) each, of x's type. Nothing is recorded.
 std::vector<Variable> linear(const Variable& x, std::span<const kernels::Weights> w);
+/// Each head through a matrix of its own: x (..., H, in) times op(w[h]) (in, out): (..., H, out). w
+/// holds the heads' matrices one under the other, (H * in, out), or (H * out, in) for their
+/// transposes.
+Variable head_linear(const Variable& x, const Variable& w, Transpose op);
 /// a + b, same shape and type.
 Variable add(const Variable& a, const Variable& b);
 Variable activation(Activation kind, const Variable& x);
@@ -38,6 +43,13 @@ Variable softcap(const Variable& x, double cap);
 /// Zeroes elements with probability p and scales the others by 1 / (1 - p); element i is decided by
 /// the stream's number first + i.
 Variable dropout(const Variable& x, double p, const RandomStream& stream, int64_t first = 0);
+
+// --- ops_columns.cpp ---
+
+/// {the first `width` columns of x (..., C), the others}.
+std::pair<Variable, Variable> split(const Variable& x, int64_t width);
+/// a (..., A) and b (..., B) side by side: (..., A + B).
+Variable concat(const Variable& a, const Variable& b);
 
 // --- ops_embedding.cpp ---
 

@@ -69,6 +69,51 @@ std::vector<Variable> linear(const Variable& x, std::span<const kernels::Weights
   return results;
 }
 
+namespace {
+
+/// (A, B, C) as (B, A, C).
+Tensor swapped(const Tensor& x) {
+  const Shape shape{x.dim(1), x.dim(0), x.dim(2)};
+  if (x.dim(0) == 1 || x.dim(1) == 1) {
+    return x.reshape(shape);  // the same numbers in the same order
+  }
+  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  backend(x.device()).swap_axes(x, {y});
+  return y;
+}
+
+}  // namespace
+
+Variable head_linear(const Variable& x, const Variable& w, Transpose op) {
+  const int64_t heads = x.dim(-2), in = x.dim(-1), rows = x.value().numel() / (heads * in);
+  const int64_t out = op == Transpose::no ? w.dim(1) : w.dim(0) / heads;
+  check(w.shape() == (op == Transpose::no ? Shape{heads * in, out} : Shape{heads * out, in}),
+        "[head_linear] x (..., heads, in) and the heads' matrices must agree: got {} and {}",
+        x.shape(), w.shape());
+  const Shape stack = op == Transpose::no ? Shape{heads, in, out} : Shape{heads, out, in};
+  const Tensor x3 = swapped(x.value().reshape({rows, heads, in}));
+  const Tensor weights = w.as(x.dtype()).reshape(stack);
+  const Tensor y3 = Tensor::empty({heads, rows, out}, x.dtype(), x.device());
+  backend(x.device()).matmul(x3, Transpose::no, weights, op, {y3});
+  const Tensor y = swapped(y3).reshape(x.shape().with_last(out));
+  return record("head_linear", y, {x, w}, [=](Gradients& g) {
+    const Tensor dy3 = swapped(g.of().reshape({rows, heads, out}));
+    auto& device = backend(dy3.device());
+    if (Into dx = g.into(0); dx.wanted()) {
+      const Tensor dx3 = empty_like(x3);
+      device.matmul(dy3, Transpose::no, weights,
+                    op == Transpose::no ? Transpose::yes : Transpose::no, {dx3});
+      dx.tensor = dx.tensor.reshape({rows, heads, in});
+      device.swap_axes(dx3, dx);
+    }
+    if (Into dw = g.into(1); dw.wanted()) {
+      dw.tensor = dw.tensor.reshape(stack);
+      device.matmul(op == Transpose::no ? x3 : dy3, Transpose::yes, op == Transpose::no ? dy3 : x3,
+                    Transpose::no, dw);
+    }
+  });
+}
+
 Variable add(const Variable& a, const Variable& b) {
   check_same("add", a, b);
   Tensor y = empty_like(a.value());

@@ -45,6 +45,54 @@ Count layer_matrix_elements(const ModelConfig& model) {
   return sum;
 }
 
+/// The projections and norms of latent attention, in the order of the forward pass.
+void add_latent_attention(List& list, const std::string& attention, const ModelConfig& m) {
+  const int64_t query = m.head_dim() + m.rope_head_dim();
+  add_linear(list, attention + "q_proj", m.n_head * query, m.n_embd, m);
+  add_linear(list, attention + "kv_a_proj_with_mqa", m.kv_rank() + m.rope_head_dim(), m.n_embd, m);
+  if (m.qk_norm) {
+    list.push_back({attention + "q_norm.weight", {query}});
+    if (m.rope_head_dim() > 0) {
+      list.push_back({attention + "k_norm.weight", {m.rope_head_dim()}});
+    }
+  }
+  list.push_back({attention + "kv_a_layernorm.weight", {m.kv_rank()}});
+  list.push_back({attention + "k_b_proj.weight", {m.q_dim(), m.kv_rank()}});
+  list.push_back({attention + "v_b_proj.weight", {m.q_dim(), m.kv_rank()}});
+}
+
+void add_grouped_attention(List& list, const std::string& attention, const ModelConfig& m) {
+  add_linear(list, attention + "q_proj", m.q_dim(), m.n_embd, m);
+  add_linear(list, attention + "k_proj", m.kv_dim(), m.n_embd, m);
+  add_linear(list, attention + "v_proj", m.kv_dim(), m.n_embd, m);
+  if (m.qk_norm) {
+    list.push_back({attention + "q_norm.weight", {m.head_dim()}});
+    list.push_back({attention + "k_norm.weight", {m.head_dim()}});
+  }
+}
+
+/// The most keys a query of a local layer sees.
+Count local_reach(const ModelConfig& m) { return Count(m.window) + m.sinks; }
+
+/// Multiply-adds of one query of all heads with one key and value.
+Count per_key(const ModelConfig& m) {
+  const KVShape kv = kv_shape(m);
+  return Count(m.n_head) * (Count(kv.key_size) + kv.value_size);
+}
+
+/// Keys that the queries at 0 .. tokens - 1 see in all, when none sees more than `reach`.
+Count keys_of_sequence(int64_t tokens, int64_t reach) {
+  const int64_t grows = std::min(tokens, reach);
+  return (Count(grows) * (Count(grows) + 1)).value() / 2 + Count(tokens - grows) * reach;
+}
+
+/// Multiply-adds of attention over a sequence, all layers.
+Count sequence_attention(const ModelConfig& m, int64_t tokens) {
+  const int64_t local = local_layers(m);
+  return per_key(m) * (keys_of_sequence(tokens, tokens) * (m.n_layer - local) +
+                       keys_of_sequence(tokens, local_reach(m).value()) * local);
+}
+
 }  // namespace
 
 int64_t ParameterSize::count() const {
@@ -60,12 +108,13 @@ List layer_parameters(const ModelConfig& m, int64_t layer) {
   const std::string attention = block + "self_attn.";
   List list;
   add_norm(list, block + "input_layernorm", m);
-  add_linear(list, attention + "q_proj", m.q_dim(), m.n_embd, m);
-  add_linear(list, attention + "k_proj", m.kv_dim(), m.n_embd, m);
-  add_linear(list, attention + "v_proj", m.kv_dim(), m.n_embd, m);
-  if (m.qk_norm) {
-    list.push_back({attention + "q_norm.weight", {m.head_dim()}});
-    list.push_back({attention + "k_norm.weight", {m.head_dim()}});
+  if (m.sink == SinkKind::learned) {
+    list.push_back({attention + "sinks", {m.n_head}});
+  }
+  if (m.mla()) {
+    add_latent_attention(list, attention, m);
+  } else {
+    add_grouped_attention(list, attention, m);
   }
   add_linear(list, attention + "o_proj", m.n_embd, m.q_dim(), m);
   add_norm(list, block + "post_attention_layernorm", m);
@@ -121,11 +170,26 @@ LayerWindow layer_window(const ModelConfig& m, int64_t layer) {
   return m.window_pattern[letter] == 'L' ? LayerWindow{m.window, m.sinks} : LayerWindow{};
 }
 
+int64_t local_layers(const ModelConfig& m) {
+  if (m.window == 0) {
+    return 0;
+  }
+  const auto period = static_cast<int64_t>(m.window_pattern.size());
+  const auto locals = [&m](int64_t letters) {
+    return std::count(m.window_pattern.begin(), m.window_pattern.begin() + letters, 'L');
+  };
+  return m.n_layer / period * locals(period) + locals(m.n_layer % period);
+}
+
 int64_t attention_parameters_per_layer(const ModelConfig& m) {
-  const Count weights = Count(2) * m.n_embd * (Count(m.q_dim()) + m.kv_dim());
-  const Count biases =
-      m.linear_bias() ? Count(m.q_dim()) + Count(2) * m.kv_dim() + m.n_embd : Count();
-  return (weights + biases).value();
+  Count sum;
+  for (const ParameterSize& each : layer_parameters(m, 0)) {
+    if (each.name.find(".self_attn.") != std::string::npos &&
+        each.name.find("_proj") != std::string::npos) {
+      sum += each.count();
+    }
+  }
+  return sum.value();
 }
 
 KVTypes kv_types_of(DType dtype) {
@@ -249,11 +313,26 @@ int64_t optimizer_bytes(const ModelConfig& m, int64_t vocab_size, OptimizerKind 
   return (per_layer * m.n_layer + Count(8) * total(outer_parameters(m, vocab_size))).value();
 }
 
+namespace {
+
+/// Elements per token that the tape holds for attention, between the norm before it and the sum
+/// after it.
+Count attention_elements(const ModelConfig& m) {
+  if (!m.mla()) {
+    return (Count(m.n_head) + m.n_kv_head) * m.head_dim() * (m.qk_norm ? 3 : 2);
+  }
+  const Count rotated = m.rope_head_dim(), rank = m.kv_rank();
+  const Count per_head = Count(2) * m.head_dim() + rotated + Count(3) * rank;
+  const Count normed = (Count(m.n_head) * (rotated + m.head_dim()) + rotated) * (m.qk_norm ? 1 : 0);
+  return per_head * m.n_head + Count(3) * rank + rotated + normed;
+}
+
+}  // namespace
+
 int64_t activation_bytes(const ModelConfig& m, int64_t vocab_size, int64_t tokens, int64_t batch,
                          int64_t bytes_per_element) {
-  const Count heads = (Count(m.n_head) + m.n_kv_head) * m.head_dim();
   const Count inner = Count(m.mlp == MlpKind::swiglu ? 3 : 2) * m.n_ff();
-  const Count elements = Count(4) * m.n_embd + heads * (m.qk_norm ? 3 : 2) + inner;
+  const Count elements = Count(4) * m.n_embd + attention_elements(m) + inner;
   const Count scalars = Count(m.n_head) + (m.norm == Norm::layernorm ? 4 : 2);
   const Count layer = elements * bytes_per_element + scalars * 4;
   const Count once = (Count(3 + 4) * m.n_embd + Count(2) * m.n_ff()) * bytes_per_element;
@@ -273,19 +352,24 @@ int64_t tokens_per_step(const Config& config) {
 
 int64_t step_flop(const ModelConfig& m, int64_t vocab_size, int64_t tokens) {
   const Count matrices = layer_matrix_elements(m) * m.n_layer + Count(vocab_size) * m.n_embd;
-  const Count attention = Count(m.n_layer) * m.q_dim() * (Count(m.block_size) + 1);
-  return (Count(6) * (matrices + attention) * tokens).value();
+  const Count sequence = sequence_attention(m, m.block_size);
+  const Count attention = sequence * (tokens / m.block_size) +
+                          (sequence * (tokens % m.block_size)).value() / m.block_size;
+  return (Count(6) * (matrices * tokens + attention)).value();
 }
 
 int64_t prefill_flop(const ModelConfig& m, int64_t vocab_size, int64_t tokens) {
   const Count layers = layer_matrix_elements(m) * m.n_layer * tokens;
-  const Count attention = Count(m.n_layer) * m.q_dim() * (Count(tokens) + 1) * tokens;
-  return (Count(2) * (layers + Count(vocab_size) * m.n_embd + attention)).value();
+  return (Count(2) * (layers + Count(vocab_size) * m.n_embd + sequence_attention(m, tokens)))
+      .value();
 }
 
 int64_t decode_flop(const ModelConfig& m, int64_t vocab_size, int64_t context) {
   const Count matrices = layer_matrix_elements(m) * m.n_layer + Count(vocab_size) * m.n_embd;
-  return (Count(2) * matrices + Count(4) * m.n_layer * m.q_dim() * context).value();
+  const int64_t local = local_layers(m);
+  const Count keys = Count(context) * (m.n_layer - local) +
+                     Count(std::min(context, local_reach(m).value())) * local;
+  return (Count(2) * (matrices + per_key(m) * keys)).value();
 }
 
 }  // namespace headroom::configs

@@ -53,7 +53,11 @@ struct LayerWindow {
 /// The window of the layer, if the pattern gives it one: letter `layer`, the pattern repeated.
 LayerWindow layer_window(const ModelConfig& model, int64_t layer);
 
-/// The four projections of one block: 2 C D (H + K), and their biases if they have any.
+/// How many of the layers have a window.
+int64_t local_layers(const ModelConfig& model);
+
+/// The projections of one block: 2 C D (H + K), or under mla C (H (D + Dr) + R + Dr + H D) + 2 H D
+/// R; and their biases if they have any.
 int64_t attention_parameters_per_layer(const ModelConfig& model);
 
 /// What keys and values are kept as.
@@ -96,6 +100,10 @@ int64_t optimizer_bytes(const ModelConfig& model, int64_t vocab_size, OptimizerK
 ///   e (4 C                two fused add + norm: the sum and the normalised rows of each
 ///      + 2 (H + K) D      q, k, v as attention read them, and its output
 ///      + (H + K) D        q and k before qk-norm, if it is on
+///      under mla instead of these two:
+///        H (2 D + Dr + 3 R) + 3 R + Dr   q_nope and q as attention read it, its output twice and
+///                         once more projected; the latent before its norm, k and v
+///        + H (D + Dr) + Dr               q and the rotated key before qk-norm, if it is on
 ///      + 2 F or 3 F)      the MLP's up (and gate) projection and its activation
 ///   + 4 (H + 2)           float32 log-sum-exp of attention; scale of each norm (LayerNorm: 4,
 ///                         with the mean)
@@ -113,16 +121,18 @@ int64_t tokens_per_step(const Config& config);
 
 /// FLOP of a training step over `tokens` tokens in sequences of block_size = T: 6 * (matrix
 /// parameters that multiply activations, head included) * tokens + 6 * n_layer * H * D * (T + 1) *
-/// tokens. Causal attention reads (T + 1) / 2 keys per query on average; recomputation, optimizer
-/// and masked tiles don't count.
+/// tokens. Causal attention reads (T + 1) / 2 keys per query on average, in a layer with a window
+/// fewer; under mla a key and its value are R + Dr and R wide instead of 2 D together.
+/// Recomputation, optimizer and masked tiles don't count.
 int64_t step_flop(const ModelConfig& model, int64_t vocab_size, int64_t tokens);
 
 /// FLOP of the forward pass of a prompt of T = `tokens` tokens, the head computed for the last one
-/// only: 2 * (layer matrices * T + vocab_size * C) + 2 * n_layer * H * D * (T + 1) * T.
+/// only: 2 * (layer matrices * T + vocab_size * C) + 2 * n_layer * H * D * (T + 1) * T, with
+/// windows and mla as in step_flop.
 int64_t prefill_flop(const ModelConfig& model, int64_t vocab_size, int64_t tokens);
 
 /// FLOP of one decoded token that attends to `context` keys: 2 * (matrices, head included) + 4 *
-/// n_layer * H * D * context.
+/// n_layer * H * D * context, with windows and mla as in step_flop.
 int64_t decode_flop(const ModelConfig& model, int64_t vocab_size, int64_t context);
 
 }  // namespace headroom::configs

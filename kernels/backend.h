@@ -143,6 +143,13 @@ class Backend {
   virtual void dropout(const Tensor& x, double p, const RandomStream& stream, int64_t first,
                        const Into& y) = 0;
 
+  // --- moving numbers ---
+  /// The columns from y_column on of y (N, Cy) (+)= `width` columns of x (N, Cx) from x_column on.
+  virtual void copy_columns(const Tensor& x, int64_t x_column, const Into& y, int64_t y_column,
+                            int64_t width) = 0;
+  /// y (B, A, C) (+)= x (A, B, C): the first two axes change places.
+  virtual void swap_axes(const Tensor& x, const Into& y) = 0;
+
   // --- products ---
   /// out (+)= op(a) op(b) for matrices: op(a) is (M, K), op(b) is (K, N), out is (M, N); or for
   /// stacks of equally many of them, each with one more axis in front. a and b are of one type; out

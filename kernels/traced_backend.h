@@ -60,6 +60,18 @@ class TracedBackend final : public Backend {
     inner_.dropout(x, p, stream, first, y);
   }
 
+  void copy_columns(const Tensor& x, int64_t x_column, const Into& y, int64_t y_column,
+                    int64_t width) override {
+    const Kernel kernel(
+        "copy_columns",
+        {.sizes = {x.dim(0), width}, .count = 2, .dtype = x.dtype(), .note = added(y)});
+    inner_.copy_columns(x, x_column, y, y_column, width);
+  }
+  void swap_axes(const Tensor& x, const Into& y) override {
+    const Kernel kernel("swap_axes", shape_of(x, added(y)));
+    inner_.swap_axes(x, y);
+  }
+
   void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
               const Into& out) override {
     static constexpr const char* kNotes[2][2][2] = {{{"NN", "NN +="}, {"NT", "NT +="}},

@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "kernels/kv_view.h"
 #include "nn/init.h"
 
 namespace headroom::nn {
@@ -16,6 +15,9 @@ Attention::Attention(const Scope& scope, const configs::ModelConfig& model, int6
       v_proj_(scope.in("v_proj"), model.n_embd, model.kv_dim(), model.linear_bias(), kInitSd),
       o_proj_(scope.in("o_proj"), model.q_dim(), model.n_embd, model.linear_bias(),
               residual_sd(model)) {
+  if (model.sink == configs::SinkKind::learned) {
+    sinks_ = parameter(scope, "sinks", {model.n_head}, Init::zeros());
+  }
   child(q_proj_);
   child(k_proj_);
   child(v_proj_);
@@ -40,28 +42,20 @@ Variable Attention::forward(const Variable& x, const Pass& pass, const Positions
     q = q_norm_->forward(q);
     k = k_norm_->forward(k);
   }
+  const LayerMask seen = layer_mask(model_, layer_, pass);
   autograd::AttentionOptions options;
   options.scale = 1.0 / std::sqrt(static_cast<double>(D));
+  options.mask = seen.mask;
+  options.sink_logits = sinks_;
   if (positions.angles.defined()) {
-    const auto style = model_.rope_style == configs::RopeStyle::half
-                           ? autograd::RopeStyle::half
-                           : autograd::RopeStyle::interleaved;
-    if (positions.sink_angles.defined()) {
+    const kernels::RopeStyle style = rope_style(model_);
+    if (positions.sink_angles.defined() && !seen.own) {
       options.q_sink = autograd::rope(q, positions.sink_angles, style).value();
     }
     q = autograd::rope(q, positions.angles, style);
     k = autograd::rope(k, positions.angles, style);
   }
-  options.mask = pass.cache == nullptr ? pass.mask : pass.cache->mask(layer_);
-  const kernels::KVView kv = pass.cache == nullptr
-                                 ? kernels::dense_view(k.value(), v.value(), T)
-                                 : pass.cache->append(layer_, k.value(), v.value(), pass.counts);
-  if (pass.watch != nullptr) {
-    options.watch = [&](const kernels::AttentionInputs& in, const Tensor& lse) {
-      (*pass.watch)(layer_, in, lse);
-    };
-  }
-  const Variable y = autograd::attention(q, k, v, kv, options);
+  const Variable y = attend(q, k, v, layer_, pass, options);
   return o_proj_.forward(y.reshape({B, T, model_.q_dim()}));
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "nn/attend.h"
 #include "nn/layers.h"
 #include "nn/positions.h"
 
@@ -23,6 +24,7 @@ class Attention : public Module {
  private:
   const configs::ModelConfig& model_;
   int64_t layer_;
+  Variable sinks_;  // (H), with learned sinks
   Linear q_proj_, k_proj_, v_proj_;
   std::unique_ptr<Norm> q_norm_, k_norm_;  // with qk_norm
   Linear o_proj_;

@@ -13,6 +13,7 @@ namespace headroom::nn {
 namespace {
 
 constexpr const char* kFirstLayer = "model.layers.0.";
+constexpr const char* kLatent = "self_attn.kv_a_proj_with_mqa.weight";
 constexpr size_t kNamed = 3;  // tensors that a message names; the others are counted
 
 /// What the shapes of a file say about the model they are for.
@@ -26,10 +27,13 @@ class Settings {
     compare("n_layer", layers(), config.n_layer);
     compare("n_embd", size(embedding(), 1), config.n_embd);
     compare("vocab_size", size(embedding(), 0), model_.vocab_size());
-    const int64_t head_dim = file_head_dim();
-    compare("n_head", size(in_layer("self_attn.q_proj.weight"), 0) / head_dim, config.n_head);
-    compare("n_kv_head", size(in_layer("self_attn.k_proj.weight"), 0) / head_dim, config.n_kv_head);
-    compare("head_dim", head_dim, config.head_dim());
+    const bool latent = file_.has(in_layer(kLatent));
+    compare_choice("attention", in_layer(kLatent), "mla", "gqa", config.mla());
+    if (latent && config.mla()) {
+      compare_latent_heads();
+    } else if (!latent && !config.mla()) {
+      compare_heads();
+    }
     compare("n_ff", size(in_layer("mlp.up_proj.weight"), 0), config.n_ff());
     if (config.position == configs::Position::learned) {
       compare("block_size", size("model.embed_positions.weight", 0), config.block_size);
@@ -38,6 +42,8 @@ class Settings {
                    config.position == configs::Position::learned);
     compare_choice("mlp", in_layer("mlp.gate_proj.weight"), "swiglu", "without a gate",
                    config.mlp == configs::MlpKind::swiglu);
+    compare_choice("sink", in_layer("self_attn.sinks"), "learned", "none",
+                   config.sink == configs::SinkKind::learned);
     compare_choice("qk_norm", in_layer("self_attn.q_norm.weight"), "true", "false", config.qk_norm);
     compare_choice("bias", in_layer("self_attn.q_proj.bias"), "all", "not all",
                    config.linear_bias());
@@ -63,6 +69,29 @@ class Settings {
       ++count;
     }
     return count;
+  }
+
+  void compare_heads() {
+    const configs::ModelConfig& config = model_.config();
+    const int64_t head_dim = file_head_dim();
+    compare("n_head", size(in_layer("self_attn.q_proj.weight"), 0) / head_dim, config.n_head);
+    compare("n_kv_head", size(in_layer("self_attn.k_proj.weight"), 0) / head_dim, config.n_kv_head);
+    compare("head_dim", head_dim, config.head_dim());
+  }
+
+  /// The queries are n_head (head_dim + rope_head_dim) wide and the outputs n_head head_dim.
+  /// Without rope they are equally wide, and the number of heads stays open.
+  void compare_latent_heads() {
+    const configs::ModelConfig& config = model_.config();
+    const int64_t rank = size(in_layer("self_attn.kv_a_layernorm.weight"), 0);
+    const int64_t rotated = size(in_layer(kLatent), 0) - rank;
+    const int64_t outputs = size(in_layer("self_attn.o_proj.weight"), 1);
+    const int64_t queries = size(in_layer("self_attn.q_proj.weight"), 0);
+    compare("kv_rank", rank, config.kv_rank());
+    compare("rope_head_dim", rotated, config.rope_head_dim());
+    const int64_t heads = rotated > 0 ? (queries - outputs) / rotated : config.n_head;
+    compare("n_head", heads, config.n_head);
+    compare("head_dim", heads > 0 ? outputs / heads : 0, config.head_dim());
   }
 
   /// The norm of the queries gives it away; else it is what the config says, or what the config's

@@ -31,29 +31,45 @@ Block::Block(const Scope& scope, const configs::ModelConfig& model, int64_t laye
       dropout_(model.dropout),
       input_norm_(scope.in("input_layernorm"), model.n_embd, model.norm, model.norm_bias(),
                   model.norm_eps),
-      attention_(scope.in("self_attn"), model, layer),
+      attention_(model.mla() ? nullptr
+                             : std::make_unique<Attention>(scope.in("self_attn"), model, layer)),
+      latent_attention_(model.mla()
+                            ? std::make_unique<LatentAttention>(scope.in("self_attn"), model, layer)
+                            : nullptr),
       post_attention_norm_(scope.in("post_attention_layernorm"), model.n_embd, model.norm,
                            model.norm_bias(), model.norm_eps),
       mlp_(scope.in("mlp"), model) {
   child(input_norm_);
-  child(attention_);
+  if (attention_ != nullptr) {
+    child(*attention_);
+  } else {
+    child(*latent_attention_);
+  }
   child(post_attention_norm_);
   child(mlp_);
 }
 
 std::vector<Linear*> Block::linears() {
-  std::vector<Linear*> all = attention_.linears();
+  std::vector<Linear*> all =
+      attention_ != nullptr ? attention_->linears() : latent_attention_->linears();
   for (Linear* linear : mlp_.linears()) {
     all.push_back(linear);
   }
   return all;
 }
 
+std::vector<const HeadLinear*> Block::head_linears() const {
+  return latent_attention_ != nullptr ? latent_attention_->head_linears()
+                                      : std::vector<const HeadLinear*>();
+}
+
 Residual Block::forward(const Residual& in, const Pass& pass, const Positions& positions) const {
   const auto [x, normed] = input_norm_.forward(in.x, in.delta);
-  const Variable attended =
-      dropped(attention_.forward(normed, pass, positions), dropout_, name_ + ".self_attn", pass);
-  const auto [y, normed_again] = post_attention_norm_.forward(x, attended);
+  const Variable attended = attention_ != nullptr
+                                ? attention_->forward(normed, pass, positions)
+                                : latent_attention_->forward(normed, pass, positions);
+  const auto [y, normed_again] =
+      post_attention_norm_.forward(x, dropped(attended, dropout_, name_ + ".self_attn", pass));
   return {y, dropped(mlp_.forward(normed_again), dropout_, name_ + ".mlp", pass)};
 }
 
@@ -148,6 +164,11 @@ int64_t GPT::weight_bytes(DType activations) const {
     const bool head = linear == lm_head_.get();
     const kernels::Weights w = linear->stored(head ? dtype() : activations);
     sum += w.values.nbytes() + (w.scales.defined() ? w.scales.nbytes() : 0);
+  }
+  for (const auto& layer : layers_) {
+    for (const HeadLinear* heads : layer->head_linears()) {
+      sum += heads->weight().as(activations).nbytes();
+    }
   }
   return static_cast<int64_t>(sum);
 }

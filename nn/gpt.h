@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "nn/attention.h"
+#include "nn/latent_attention.h"
 #include "nn/mlp.h"
 
 namespace headroom::nn {
@@ -25,14 +26,16 @@ class Block : public Module {
  public:
   Block(const Scope& scope, const configs::ModelConfig& model, int64_t layer);
   Residual forward(const Residual& in, const Pass& pass, const Positions& positions) const;
-  /// The layers that multiply with matrices.
+  /// The layers that multiply with matrices, and those with a matrix per head.
   std::vector<Linear*> linears();
+  std::vector<const HeadLinear*> head_linears() const;
 
  private:
   std::string name_;
   double dropout_;
   Norm input_norm_;
-  Attention attention_;
+  std::unique_ptr<Attention> attention_;               // unless it is latent
+  std::unique_ptr<LatentAttention> latent_attention_;  // under mla
   Norm post_attention_norm_;
   MLP mlp_;
 };
@@ -47,8 +50,8 @@ class GPT : public Module {
   /// Logits (N, V) in the compute type for rows (N, C) of hidden().
   Variable head(const Variable& rows) const;
   /// From now on inference multiplies with every matrix, the head among them, as f32, bf16 or i8
-  /// (Linear::store). Embeddings stay as they are, and so does training. Caches filled before are
-  /// refused.
+  /// (Linear::store). Embeddings and MLA's matrices per head stay as they are, and so does
+  /// training. Caches filled before are refused.
   void store_weights(DType type);
   /// Bytes of the matrices that a pass under activations of this type multiplies with.
   int64_t weight_bytes(DType activations) const;

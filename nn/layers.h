@@ -1,4 +1,4 @@
-// The modules that hold one parameter or two: Linear, Embedding, Norm.
+// The modules that hold one parameter or two: Linear, HeadLinear, Embedding, Norm.
 #pragma once
 
 #include <initializer_list>
@@ -6,6 +6,7 @@
 
 #include "autograd/ops.h"
 #include "configs/config.h"
+#include "nn/init.h"
 #include "nn/module.h"
 
 namespace headroom::nn {
@@ -38,6 +39,24 @@ class Linear : public Module {
   Variable weight_, bias_;
   kernels::Weights stored_;
   uint64_t stored_version_ = 0;
+};
+
+/// A matrix of its own for each head, one under the other in W: from a head's `rows` to `columns`
+/// numbers, or with Transpose::yes back. Inference multiplies in the type of the activations:
+/// Linear's store() has no counterpart here.
+class HeadLinear : public Module {
+ public:
+  HeadLinear(const Scope& scope, int64_t heads, int64_t rows, int64_t columns,
+             autograd::Transpose op)
+      : weight_(parameter(scope, "weight", {heads * rows, columns}, Init::normal(kInitSd))),
+        op_(op) {}
+  /// (..., H, in) to (..., H, out).
+  Variable forward(const Variable& x) const { return autograd::head_linear(x, weight_, op_); }
+  const Variable& weight() const { return weight_; }
+
+ private:
+  Variable weight_;
+  autograd::Transpose op_;
 };
 
 /// Rows of W (V, C) by index.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "configs/size.h"
+
 namespace headroom::nn {
 
 namespace {
@@ -22,13 +24,39 @@ std::vector<int32_t> indices(int64_t B, int64_t T, const Pass& pass) {
 }
 
 Tensor angles(const configs::ModelConfig& model, const Tensor& index, DType dtype) {
+  const int64_t rotated = model.mla() ? model.rope_head_dim() : model.head_dim();
   Tensor table =
-      Tensor::empty({index.numel(), model.head_dim() / 2, 2}, compute_type(dtype), index.device());
+      Tensor::empty({index.numel(), rotated / 2, 2}, compute_type(dtype), index.device());
   kernels::backend(index.device()).rope_table(index, model.rope_base, table);
   return table;
 }
 
+/// How far from a sink the queries of layers under a window from outside seem to be at most; 0
+/// where no layer has one with sinks.
+int64_t furthest_from_sinks(const configs::ModelConfig& model, const Pass& pass) {
+  for (int64_t layer = 0; layer < model.n_layer; ++layer) {
+    const auto [mask, own] = layer_mask(model, layer, pass);
+    if (!own && mask.window > 0 && mask.sinks > 0) {
+      return mask.window + mask.sinks - 1;
+    }
+  }
+  return 0;
+}
+
 }  // namespace
+
+LayerMask layer_mask(const configs::ModelConfig& model, int64_t layer,
+                     const kernels::AttentionMask& around) {
+  const configs::LayerWindow own = configs::layer_window(model, layer);
+  if (own.window > 0 && (around.window == 0 || around.window >= own.window)) {
+    return {{own.window, own.sinks}, true};
+  }
+  return {around, false};
+}
+
+LayerMask layer_mask(const configs::ModelConfig& model, int64_t layer, const Pass& pass) {
+  return layer_mask(model, layer, pass.cache == nullptr ? pass.mask : pass.cache->mask(layer));
+}
 
 Positions positions(const configs::ModelConfig& model, int64_t B, int64_t T, const Pass& pass,
                     Device device) {
@@ -45,9 +73,7 @@ Positions positions(const configs::ModelConfig& model, int64_t B, int64_t T, con
     return result;
   }
   result.angles = angles(model, result.index, pass.dtype);
-  const auto mask = pass.cache == nullptr ? pass.mask : pass.cache->mask(0);
-  if (mask.window > 0 && mask.sinks > 0) {
-    const int64_t furthest = mask.window + mask.sinks - 1;
+  if (const int64_t furthest = furthest_from_sinks(model, pass); furthest > 0) {
     std::transform(index.begin(), index.end(), index.begin(),
                    [&](int32_t p) { return static_cast<int32_t>(std::min<int64_t>(p, furthest)); });
     result.sink_angles = angles(model, Tensor::from(index, {rows}, device), pass.dtype);

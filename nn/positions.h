@@ -6,14 +6,38 @@
 
 namespace headroom::nn {
 
+/// The keys that the queries of one layer see.
+struct LayerMask {
+  kernels::AttentionMask mask;
+  /// The window is the model's own. It was trained with that one, sinks included: queries then meet
+  /// sinks at their true distance.
+  bool own = false;
+};
+
+/// The narrower of the layer's own window and the mask `around` it, which is the pass's or the
+/// cache's; its own where they are equally wide. Applied to its own result it changes nothing.
+LayerMask layer_mask(const configs::ModelConfig& model, int64_t layer,
+                     const kernels::AttentionMask& around);
+
+/// The same in a pass.
+LayerMask layer_mask(const configs::ModelConfig& model, int64_t layer, const Pass& pass);
+
 struct Positions {
   /// i32 (B * T); or (T) where all rows share rope's angles, being whole sequences from 0.
   Tensor index;
-  /// Rope's angles (rows of index, D/2, 2) at those positions; absent with learned positions.
+  /// Rope's angles (rows of index, D/2, 2) at those positions, D being what rope rotates (under mla
+  /// rope_head_dim); absent with learned positions.
   Tensor angles;
-  /// The same for queries as sink keys see them; absent unless there are a window and sinks.
+  /// The same for queries as sink keys see them; absent unless there are a window and sinks that
+  /// are not the model's own.
   Tensor sink_angles;
 };
+
+/// The components that the model's rope pairs up.
+inline kernels::RopeStyle rope_style(const configs::ModelConfig& model) {
+  return model.rope_style == configs::RopeStyle::half ? kernels::RopeStyle::half
+                                                      : kernels::RopeStyle::interleaved;
+}
 
 /// Positions of B rows of T tokens. Under a window W with s sinks a query at p meets the sinks as
 /// if it stood at min(p, W + s - 1): StreamingLLM's positions inside the cache (arXiv 2309.17453,

@@ -28,6 +28,36 @@ TEST(Gradient, Linear) {
   }
 }
 
+TEST(Gradient, HeadLinearBothWays) {
+  for (const auto& [rows, heads, in, out] :
+       {std::array{1, 1, 1, 1}, {1, 3, 5, 7}, {17, 1, 3, 2}, {3, 4, 2, 65}, {65, 2, 3, 1}}) {
+    const Tensor x = random_tensor({1, rows, heads, in}, "x");
+    expect_gradient([](const Inputs& v) { return head_linear(v[0], v[1], Transpose::no); },
+                    {x, random_tensor({heads * in, out}, "w")});
+    expect_gradient([](const Inputs& v) { return head_linear(v[0], v[1], Transpose::yes); },
+                    {x, random_tensor({heads * out, in}, "w")});
+  }
+}
+
+TEST(Gradient, SplitThroughEitherPartAndBoth) {
+  const Tensor x = random_tensor({2, 3, 17}, "x");
+  expect_gradient([](const Inputs& in) { return split(in[0], 5).first; }, {x});
+  expect_gradient([](const Inputs& in) { return split(in[0], 5).second; }, {x});
+  expect_gradient(
+      [](const Inputs& in) {
+        const auto [first, second] = split(in[0], 5);
+        return concat(second, concat(first, second));
+      },
+      {x});
+}
+
+TEST(Gradient, Concat) {
+  for (const auto& [first, second] : {std::array{1, 1}, {3, 17}, {65, 2}}) {
+    expect_gradient([](const Inputs& in) { return concat(in[0], in[1]); },
+                    {random_tensor({2, 3, first}, "a"), random_tensor({2, 3, second}, "b")});
+  }
+}
+
 TEST(Gradient, Add) {
   expect_gradient([](const Inputs& x) { return add(x[0], x[1]); },
                   {random_tensor({3, 17}, "a"), random_tensor({3, 17}, "b")});
@@ -161,6 +191,7 @@ TEST(Gradient, TheSameVariableUsedTwice) {
   const Tensor x = random_tensor({2, 3, 2, 4}, "x");
   expect_gradient([](const Inputs& in) { return add(in[0], in[0]); }, {x});
   expect_gradient([](const Inputs& in) { return swiglu(in[0], in[0]); }, {x});
+  expect_gradient([](const Inputs& in) { return concat(in[0], in[0]); }, {x});
   expect_gradient([](const Inputs& in) { return add(swiglu(in[0], in[0]), softcap(in[0], 2)); },
                   {x});
   expect_gradient(

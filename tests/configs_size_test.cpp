@@ -143,6 +143,31 @@ TEST(Size, BiasesNormsAndPositionsAreListedWhereTheyExist) {
   EXPECT_EQ(layer_parameters(norm_only, 0).size(), 10U);
 }
 
+TEST(Size, LatentAttentionIsListedInTheOrderOfItsForwardPass) {
+  const ModelConfig m = model_of(
+      "n_layer: 1, n_embd: 8, n_head: 2, n_kv_head: 2, n_ff: 16, attention: mla, kv_rank: 5, "
+      "rope_head_dim: 6, qk_norm: true, bias: all, norm: layernorm, sink: learned");
+  const std::vector<std::string> lines = names_and_shapes(layer_parameters(m, 0));
+  const std::string at = "model.layers.0.self_attn.";
+  EXPECT_EQ(std::vector<std::string>(lines.begin() + 2, lines.begin() + 14),
+            (std::vector<std::string>{at + "sinks 2", at + "q_proj.weight 20x8",
+                                      at + "q_proj.bias 20", at + "kv_a_proj_with_mqa.weight 11x8",
+                                      at + "kv_a_proj_with_mqa.bias 11", at + "q_norm.weight 10",
+                                      at + "k_norm.weight 6", at + "kv_a_layernorm.weight 5",
+                                      at + "k_b_proj.weight 8x5", at + "v_b_proj.weight 8x5",
+                                      at + "o_proj.weight 8x8", at + "o_proj.bias 8"}));
+  EXPECT_EQ(attention_parameters_per_layer(m), 160 + 20 + 88 + 11 + 40 + 40 + 64 + 8);
+  // Learned positions: nothing is rotated.
+  const std::vector<std::string> unrotated = names_and_shapes(layer_parameters(
+      model_of("n_layer: 1, n_embd: 8, n_head: 2, n_kv_head: 2, attention: mla, kv_rank: 5, "
+               "position: learned, qk_norm: true"),
+      0));
+  EXPECT_EQ(unrotated[1], at + "q_proj.weight 8x8");
+  EXPECT_EQ(unrotated[2], at + "kv_a_proj_with_mqa.weight 5x8");
+  EXPECT_EQ(unrotated[3], at + "q_norm.weight 4");
+  EXPECT_EQ(unrotated[4], at + "kv_a_layernorm.weight 5");
+}
+
 TEST(Size, GptSmallHas123Point6MillionParameters) {
   const Config c = load_config(HEADROOM_SOURCE_DIR "/configs/gpt-124m.yaml");
   // 12 * (4 * 768^2 + 2 * 768 * 3072) + 50257 * 768 + 25 * 768
@@ -165,6 +190,18 @@ TEST(Size, ActivationsFollowTheDocumentedFormula) {
   EXPECT_EQ(activation_bytes(m, 3, 10, 2, 2), 20 * (2 * (88 * 2 + 16) + 88 * 2) + 20 * 3 * 8);
 }
 
+TEST(Size, ActivationsOfLatentAttention) {
+  const std::string keys =
+      "n_layer: 2, n_embd: 8, n_head: 2, n_kv_head: 2, n_ff: 16, attention: mla, kv_rank: 5, "
+      "rope_head_dim: 2";
+  // Block: 4 * 8 + 2 * (2 * 4 + 2 + 15) + 15 + 2 + 2 * 16 = 131 elements, and 4 float32.
+  EXPECT_EQ(activation_bytes(model_of(keys), 3, 10, 2, 4),
+            20 * (2 * (131 * 4 + 16) + 88 * 4) + 20 * 3 * 8);
+  // qk-norm keeps 2 * (4 + 2) + 2 more.
+  EXPECT_EQ(activation_bytes(model_of(keys + ", qk_norm: true"), 3, 10, 2, 4),
+            20 * (2 * (145 * 4 + 16) + 88 * 4) + 20 * 3 * 8);
+}
+
 TEST(Size, FlopOfAStepCountMatricesAndCausalAttention) {
   const ModelConfig m =
       model_of("n_layer: 2, n_embd: 8, n_head: 2, n_kv_head: 1, n_ff: 16, block_size: 4");
@@ -172,6 +209,36 @@ TEST(Size, FlopOfAStepCountMatricesAndCausalAttention) {
   EXPECT_EQ(step_flop(m, 3, 12), 6 * (2 * 448 + 24) * 12 + 6 * 2 * 8 * 5 * 12);
   const Config quick = parse_config("train: {batch_size: 3, grad_accumulation: 2}", "t");
   EXPECT_EQ(tokens_per_step(quick), 3 * 2 * 256);
+}
+
+TEST(Size, FlopOfWindowsCountTheKeysThatAreSeen) {
+  const std::string shape =
+      "n_layer: 3, n_embd: 8, n_head: 2, n_kv_head: 1, n_ff: 16, block_size: 6, window: 2, sinks: "
+      "1, "
+      "window_pattern: ";
+  // Six queries see 1 + 2 + 3 + 4 + 5 + 6 keys, or 1 + 2 + 3 + 3 + 3 + 3 under the window and sink.
+  // Each costs 2 heads * (4 + 4) multiply-adds.
+  const int64_t all = 21 * 16, local = 15 * 16, matrices = 3 * 448;
+  const ModelConfig llg = model_of(shape + "LLG"), lg = model_of(shape + "LG");
+  EXPECT_EQ(local_layers(llg), 2);
+  EXPECT_EQ(local_layers(lg), 2);  // L, G, L
+  EXPECT_EQ(step_flop(llg, 3, 12), 6 * ((matrices + 24) * 12 + 2 * (2 * local + all)));
+  EXPECT_EQ(prefill_flop(llg, 3, 6), 2 * (matrices * 6 + 24 + 2 * local + all));
+  EXPECT_EQ(decode_flop(llg, 3, 6), 2 * (matrices + 24 + 16 * (2 * 3 + 6)));
+  EXPECT_EQ(decode_flop(llg, 3, 2), 2 * (matrices + 24 + 16 * 3 * 2));
+  EXPECT_EQ(local_layers(model_of("n_layer: 7, window: 2, window_pattern: LLG")), 5);
+  EXPECT_EQ(local_layers(model_of("n_layer: 2000000000, window: 2, window_pattern: LG")),
+            1000000000);
+}
+
+TEST(Size, FlopOfLatentAttentionAreThoseOfTheAbsorbedForm) {
+  const ModelConfig m = model_of(
+      "n_layer: 1, n_embd: 8, n_head: 2, n_kv_head: 2, n_ff: 16, block_size: 4, attention: mla, "
+      "kv_rank: 5, rope_head_dim: 2");
+  // q 12 * 8, kv_a 7 * 8, per head up 2 * (8 * 5), o 64, MLP 256; a key is 7 wide, a value 5.
+  const int64_t matrices = 96 + 56 + 80 + 64 + 256;
+  EXPECT_EQ(step_flop(m, 3, 8), 6 * ((matrices + 24) * 8 + 2 * 10 * 2 * 12));
+  EXPECT_EQ(decode_flop(m, 3, 9), 2 * (matrices + 24 + 9 * 2 * 12));
 }
 
 // CFG-06

@@ -27,6 +27,11 @@ class CpuBackend final : public Backend {
   void swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& dy, const Into& dgate,
                        const Into& dup) override;
 
+  // move.cpp
+  void copy_columns(const Tensor& x, int64_t x_column, const Into& y, int64_t y_column,
+                    int64_t width) override;
+  void swap_axes(const Tensor& x, const Into& y) override;
+
   // matmul.cpp
   void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
               const Into& out) override;
