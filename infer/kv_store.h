@@ -1,31 +1,60 @@
-// One layer's keys and values, in slots.
+// One layer's keys and values, in slots: how a vector is stored, and where.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "configs/size.h"
+#include "kernels/backend.h"
 #include "tensor/tensor.h"
 
 namespace headroom::infer {
 
+/// Where the slots are. memory: with the model. host: in the memory of the host, which for a model
+/// on the CPU is the same. file: in a nameless file mapped into memory; between two passes of a
+/// layer its RAM may be used for something else.
+enum class Place : uint8_t { memory, host, file };
+
 class KVStore {
  public:
-  /// `slots` slots, all zero, so that one never written can't poison a result. `activations` is the
-  /// type that keys and values arrive in.
-  KVStore(const configs::KVShape& shape, int64_t slots, DType activations, Device device);
+  /// `slots` slots, all zero, so that one never written can't poison a result.
+  KVStore(const configs::KVShape& shape, int64_t slots, configs::KVTypes types, Place place,
+          Device device);
 
-  /// Stores rows [row, row + count) of k (N, K, Dk) and v (N, K, Dv) from `slot` on;
-  /// v is ignored where the values are part of the keys.
+  /// Stores rows [row, row + count) of k (N, K, Dk) and v (N, K, Dv), of any activation type, from
+  /// `slot` on; v is ignored where the values are part of the keys.
   void write(const Tensor& k, const Tensor& v, int64_t row, int64_t slot, int64_t count);
   /// Copies `count` slots; the two ranges don't overlap.
   void copy(int64_t from, int64_t to, int64_t count);
 
-  /// As kernels::KVView has them; both are the keys where the values are part of them.
-  const Tensor& k() const { return k_; }
-  const Tensor& v() const { return v_; }
-  /// Bytes of all slots.
+  /// Puts keys and values into a view.
+  void show(kernels::KVView& view) const;
+  const configs::KVShape& shape() const { return shape_; }
+  /// Bytes of all slots: configs::cache_bytes_per_token() for each.
   int64_t bytes() const;
+  /// All there is, by name ("k", "k_scales", "v", "v_scales"; absent ones left out), each with the
+  /// slots as its first axis: what a file of the cache holds.
+  struct Part {
+    const char* name;
+    Tensor tensor;
+  };
+  std::vector<Part> parts() const;
+
+  /// In a file: asks for the slots to be read ahead of a pass; lets go of their RAM after it.
+  void bring_back() const;
+  void let_go() const;
 
  private:
-  Tensor k_, v_;
+  struct Rows {
+    Tensor values;
+    kernels::KVCode code;
+  };
+  Rows make_rows(int64_t slots, int64_t width, configs::KVType type, Device device) const;
+  Tensor zeros(const Shape& shape, DType dtype, Device device) const;
+
+  configs::KVShape shape_;
+  Place place_;
+  Rows k_, v_;  // v_ is empty where the values are part of the keys
 };
 
 }  // namespace headroom::infer
