@@ -87,7 +87,7 @@ class Generation {
       note(common_, plan.note);
     }
     configs::require_cache_memory(
-        model, loaded_.model->vocab_size(), plan.slots, rows(), configs::kv_types_of(engine_.dtype),
+        model, loaded_.model->vocab_size(), plan.slots, rows(), engine_.cache.types(engine_.dtype),
         engine_.cache.mask.window > 0 ? "--tokens, or window or sinks in --cache" : "--tokens");
     loaded_.model->store_weights(weights_);
     begin();
@@ -205,7 +205,7 @@ class Generation {
                  ? std::string("cache    none: every token recomputes its sequence")
                  : fmt::format("cache    {} bytes held; by the formula {}", s.cache_bytes_held,
                                configs::cache_formula(loaded_.config.model, plan.slots, rows(),
-                                                      configs::kv_types_of(engine_.dtype))));
+                                                      engine_.cache.types(engine_.dtype))));
     complain(fmt::format("passes   {} of the model; {} tape nodes", s.passes, s.tape_nodes));
   }
 

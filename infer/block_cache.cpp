@@ -23,16 +23,17 @@ int64_t keys_in_block(int64_t start, int64_t length) {
 }  // namespace
 
 BlockCache::BlockCache(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
-                       DType dtype, Device device, std::span<const int64_t> prefixes)
-    : batch_(batch), device_(device) {
+                       const Storage& storage, Device device, std::span<const int64_t> prefixes)
+    : batch_(batch), hadamard_(storage.hadamard), device_(device) {
   check(batch > 0, "[cache] a batch must have sequences: got {}", batch);
   for (int64_t i = 0; i < model.n_layer; ++i) {
-    add_layer(model, table, prefixes, dtype, device);
+    add_layer(model, table, prefixes, storage, device);
   }
 }
 
 void BlockCache::add_layer(const configs::ModelConfig& model, const BlockTable& table,
-                           std::span<const int64_t> prefixes, DType dtype, Device device) {
+                           std::span<const int64_t> prefixes, const Storage& storage,
+                           Device device) {
   check(table.slots() <= std::numeric_limits<int32_t>::max() / batch_,
         "[cache] {} sequences of {} slots are more than an index can name ({})", batch_,
         table.slots(), std::numeric_limits<int32_t>::max());
@@ -46,7 +47,7 @@ void BlockCache::add_layer(const configs::ModelConfig& model, const BlockTable& 
   }
   group->last_layer = layer;
   layers_.push_back({static_cast<size_t>(group - groups_.begin()),
-                     KVStore(configs::kv_shape(model), group->map.slots(), dtype, device),
+                     KVStore(configs::kv_shape(model), group->map.slots(), storage, device),
                      std::vector<int64_t>(static_cast<size_t>(batch_), 0)});
 }
 
@@ -90,11 +91,13 @@ KVView BlockCache::append(int64_t layer, const Tensor& k, const Tensor& v, const
     prepare(group, counts);
     build_tables(group, counts);
   }
+  // In a file, only the layer at work needs RAM.
+  layers_[static_cast<size_t>(layer + std::ssize(layers_) - 1) % layers_.size()].store.let_go();
+  at.store.bring_back();
   write(at, k, v, counts);
   bytes_read_ += at.store.bytes() / group.map.slots() * group.keys_shown;
   KVView shown = layer == group.last_layer ? std::exchange(group.tables, {}) : group.tables;
-  shown.k = at.store.k();
-  shown.v = at.store.v();
+  at.store.show(shown);
   return shown;
 }
 
@@ -102,10 +105,10 @@ void BlockCache::check_shapes(const Layer& layer, const Tensor& k, const Tensor&
   check(k.rank() == 4 && k.dim(0) == batch_ && counts.numel() == batch_,
         "[cache] made for {} sequences: got keys {} and {} counts", batch_, k.shape(),
         counts.numel());
-  const Tensor& held = layer.store.k();
-  check(k.dim(2) == held.dim(1) && k.dim(3) == held.dim(2) && k.dtype() == held.dtype(),
-        "[cache] made for {} heads of {} in {}: got {} of {} in {}", held.dim(1), held.dim(2),
-        name_of(held.dtype()), k.dim(2), k.dim(3), name_of(k.dtype()));
+  const configs::KVShape& held = layer.store.shape();
+  check(k.dim(2) == held.heads && k.dim(3) == held.key_size,
+        "[cache] made for {} heads of {}: got {} of {}", held.heads, held.key_size, k.dim(2),
+        k.dim(3));
   for (int64_t b = 0; b < batch_; ++b) {
     const int32_t count = counts.data<int32_t>()[b];
     check(count >= 0 && count <= k.dim(1), "[cache] {} of {} new tokens are real in sequence {}",

@@ -14,16 +14,17 @@ namespace headroom::infer {
 
 class BlockCache final : public nn::KVCache {
  public:
-  /// Room for `batch` sequences, each with the slots of `table`, for activations of `dtype`. All of
-  /// it is allocated here and set to zero. Under `prefixes` the sequences will share beginnings
+  /// Room for `batch` sequences, each with the slots of `table`. All of it is allocated here and set
+  /// to zero. Under `prefixes` the sequences will share beginnings
   /// (infer/block_map.h), which are then stored once.
   BlockCache(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
-             DType dtype = DType::f32, Device device = kCpu,
+             const Storage& storage = DType::f32, Device device = kCpu,
              std::span<const int64_t> prefixes = {});
 
   int64_t batch() const override { return batch_; }
   int64_t position(int64_t sequence) const override;
   kernels::AttentionMask mask(int64_t layer) const override;
+  bool rotates_keys() const override { return hadamard_; }
   /// Throws Error, before anything is written, when a sequence would pass the table's tokens, or
   /// when a window has too few blocks for so many new tokens at once.
   kernels::KVView append(int64_t layer, const Tensor& k, const Tensor& v,
@@ -63,7 +64,7 @@ class BlockCache final : public nn::KVCache {
   };
 
   void add_layer(const configs::ModelConfig& model, const BlockTable& table,
-                 std::span<const int64_t> prefixes, DType dtype, Device device);
+                 std::span<const int64_t> prefixes, const Storage& storage, Device device);
   void check_shapes(const Layer& layer, const Tensor& k, const Tensor& counts) const;
   void check_room(const BlockTable& table, const Tensor& counts) const;
   void prepare(Group& group, const Tensor& counts);
@@ -71,6 +72,7 @@ class BlockCache final : public nn::KVCache {
   void build_tables(Group& group, const Tensor& counts) const;
 
   int64_t batch_;
+  bool hadamard_;
   Device device_;
   std::vector<Group> groups_;
   std::vector<Layer> layers_;

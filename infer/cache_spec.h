@@ -23,6 +23,7 @@ struct CacheSpec {
   Place place = Place::memory;
 
   configs::KVTypes types(DType activations) const;
+  Storage storage(DType activations) const { return {types(activations), place, hadamard}; }
   /// Whether logits must be those of the uncached pass: nothing is rounded that was not rounded
   /// before.
   bool lossless(DType activations) const;

@@ -32,8 +32,11 @@ class Phases {
 
 class CachedPhases final : public Phases {
  public:
-  CachedPhases(const nn::GPT& model, const BlockTable& table, int64_t batch, DType dtype)
-      : model_(model), dtype_(dtype), cache_(model.config(), table, batch, dtype, model.device()) {}
+  CachedPhases(const nn::GPT& model, const BlockTable& table, int64_t batch, const Storage& storage,
+               DType dtype)
+      : model_(model),
+        dtype_(dtype),
+        cache_(model.config(), table, batch, storage, model.device()) {}
   Tensor prefill(const Sequences& prompts) override {
     // Under a window one block at a time: more would need a larger ring than decoding does.
     return run(prompts, cache_.mask(0).window > 0 ? kernels::KVView::kBlock : kPrefillChunk);
@@ -139,6 +142,7 @@ GenerationPlan plan_generation(const configs::ModelConfig& model,
                                const std::vector<int64_t>& prompt_lengths,
                                const GenerateOptions& options) {
   check_options(options.sampling);
+  check_cache_spec(options.cache, model);
   check_input(options.tokens >= 0, "[generate] --tokens is {}, but must be at least 0",
               options.tokens);
   const int64_t longest =
@@ -168,7 +172,7 @@ GenerationPlan plan_generation(const configs::ModelConfig& model,
     plan.slots = BlockTable(plan.mask, total).slots();
     plan.cache_bytes =
         configs::cache_bytes(model, plan.slots, static_cast<int64_t>(prompt_lengths.size()),
-                             configs::kv_types_of(options.dtype));
+                             options.cache.types(options.dtype));
   }
   return plan;
 }
@@ -195,7 +199,8 @@ Generated generate(const nn::GPT& model, const Sequences& prompts, const Generat
   } else {
     const int64_t total = *std::max_element(lengths.begin(), lengths.end()) + options.tokens;
     phases = std::make_unique<CachedPhases>(model, BlockTable(plan.mask, total),
-                                            static_cast<int64_t>(prompts.size()), options.dtype);
+                                            static_cast<int64_t>(prompts.size()),
+                                            options.cache.storage(options.dtype), options.dtype);
   }
 
   GenerateStats& stats = result.stats;

@@ -27,11 +27,13 @@ DType element_type(configs::KVType type) {
 
 }  // namespace
 
-KVStore::KVStore(const configs::KVShape& shape, int64_t slots, configs::KVTypes types, Place place,
+KVStore::KVStore(const configs::KVShape& shape, int64_t slots, const Storage& storage,
                  Device device)
-    : shape_(shape), place_(place), k_(make_rows(slots, shape.key_size, types.k, device)) {
+    : shape_(shape),
+      place_(storage.place),
+      k_(make_rows(slots, shape.key_size, storage.types.k, device)) {
   if (!shape.value_in_key) {
-    v_ = make_rows(slots, shape.value_size, types.v, device);
+    v_ = make_rows(slots, shape.value_size, storage.types.v, device);
   }
 }
 

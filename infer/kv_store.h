@@ -15,11 +15,22 @@ namespace headroom::infer {
 /// layer its RAM may be used for something else.
 enum class Place : uint8_t { memory, host, file };
 
+/// How a cache keeps what it is given.
+struct Storage {
+  configs::KVTypes types;
+  Place place = Place::memory;
+  bool hadamard = false;  // keys are turned before they are stored, and queries with them
+
+  Storage(configs::KVTypes as, Place where, bool turned)
+      : types(as), place(where), hadamard(turned) {}
+  /// As activations of this type are, in memory.
+  Storage(DType activations) : types(configs::kv_types_of(activations)) {}
+};
+
 class KVStore {
  public:
   /// `slots` slots, all zero, so that one never written can't poison a result.
-  KVStore(const configs::KVShape& shape, int64_t slots, configs::KVTypes types, Place place,
-          Device device);
+  KVStore(const configs::KVShape& shape, int64_t slots, const Storage& storage, Device device);
 
   /// Stores rows [row, row + count) of k (N, K, Dk) and v (N, K, Dv), of any activation type, from
   /// `slot` on; v is ignored where the values are part of the keys.

@@ -72,6 +72,7 @@ double losses_through(const nn::GPT& model, nn::KVCache& cache, std::span<const 
 StreamLoss stream_loss(const nn::GPT& model, std::span<const int32_t> ids,
                        const StreamOptions& options, const OnLosses& on_losses) {
   const kernels::Phase phase("stream");
+  check_cache_spec(options.cache, model.config());
   check_input(ids.size() > 1, "[eval] a loss needs at least 2 tokens: got {}", ids.size());
   StreamLoss result;
   result.tokens = static_cast<int64_t>(ids.size()) - 1;
@@ -98,7 +99,7 @@ StreamLoss stream_loss(const nn::GPT& model, std::span<const int32_t> ids,
   }
   // A block at a time is what the smallest ring takes anyway.
   const BlockTable table(options.cache.mask, context, chunk == kernels::KVView::kBlock ? 1 : chunk);
-  BlockCache cache(model.config(), table, 1, options.dtype, model.device());
+  BlockCache cache(model.config(), table, 1, options.cache.storage(options.dtype), model.device());
   result.cache_slots = table.slots();
   result.cache_bytes = cache.bytes();
   for (int64_t begin = 0; begin < result.tokens; begin += context, ++result.streams) {

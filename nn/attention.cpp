@@ -7,6 +7,17 @@
 
 namespace headroom::nn {
 
+namespace {
+
+/// Each head times a Hadamard matrix: for inference only, and nothing is recorded.
+Variable turned(const Variable& x) {
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  kernels::backend(x.device()).hadamard(x.value(), y);
+  return Variable(y);
+}
+
+}  // namespace
+
 Attention::Attention(const Scope& scope, const configs::ModelConfig& model, int64_t layer)
     : model_(model),
       layer_(layer),
@@ -54,6 +65,11 @@ Variable Attention::forward(const Variable& x, const Pass& pass, const Positions
     }
     q = autograd::rope(q, positions.angles, style);
     k = autograd::rope(k, positions.angles, style);
+  }
+  if (pass.cache != nullptr && pass.cache->rotates_keys()) {
+    q = turned(q);
+    k = turned(k);
+    options.q_sink = options.q_sink.defined() ? turned(Variable(options.q_sink)).value() : Tensor();
   }
   const Variable y = attend(q, k, v, layer_, pass, options);
   return o_proj_.forward(y.reshape({B, T, model_.q_dim()}));
