@@ -21,7 +21,16 @@ namespace {
 
 constexpr int64_t kTokens = 96;  // more than a block of positions
 constexpr uint64_t kSeed = 1;
-constexpr const char* kDefaultWindow = "static,window=16,sinks=4";
+constexpr std::array kDefaults = {"static",
+                                  "static,window=16,sinks=4",
+                                  "static,place=file",
+                                  "static,dtype=f16",
+                                  "static,dtype=bf16",
+                                  "static,dtype=int8",
+                                  "static,dtype=int4",
+                                  "static,window=16,sinks=4,dtype=int8"};
+/// A latent can't be turned, nor its halves stored apart (infer::check_cache_spec).
+constexpr std::array kDefaultsOfHeads = {"static,k=int8,v=int4,rotate=hadamard"};
 
 struct Options {
   std::string argument;
@@ -70,9 +79,9 @@ void require_memory(const configs::ModelConfig& model, int64_t vocabulary, int64
 }
 
 /// The run's model, or the config's with the weights training would start from.
-std::unique_ptr<nn::GPT> load_model(const Options& options, const Common& common,
+std::unique_ptr<nn::GPT> load_model(const Options& options, const ConfigArgument& argument,
+                                    const Common& common,
                                     const std::vector<infer::CacheSpec>& specs) {
-  const ConfigArgument argument = load_config_argument(options.argument, common);
   const configs::ModelConfig& model = argument.config.model;
   const int64_t vocabulary = find_vocabulary(argument).value_or(kUsualVocabulary);
   const int64_t weights = configs::weights_bytes(model, vocabulary);
@@ -97,8 +106,7 @@ std::unique_ptr<nn::GPT> load_model(const Options& options, const Common& common
 
 std::vector<infer::CacheCheck> check_cache(const nn::GPT& model, const nn::GPT& model_f64,
                                            const infer::CacheSpec& spec) {
-  const infer::CacheUnderTest cache{infer::to_string(spec), spec.mask,
-                                    infer::block_cache_maker(spec)};
+  const infer::CacheUnderTest cache = infer::cache_under_test(spec);
   const int64_t V = model.vocab_size();
   infer::Sequences ragged;
   for (const int64_t length : lengths_for(model.config(), spec.mask)) {
@@ -116,6 +124,10 @@ std::vector<infer::CacheCheck> check_cache(const nn::GPT& model, const nn::GPT& 
   return checks;
 }
 
+std::string_view name_of(infer::Against against) {
+  return against == infer::Against::uncached ? "uncached" : "at once";
+}
+
 void print_json_result(const std::vector<infer::CacheCheck>& checks, bool ok) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const infer::CacheCheck& check : checks) {
@@ -123,9 +135,11 @@ void print_json_result(const std::vector<infer::CacheCheck>& checks, bool ok) {
                     {"chunk", check.chunk},
                     {"batch", check.batch},
                     {"dtype", name_of(check.dtype)},
+                    {"against", name_of(check.against)},
                     {"max_abs_diff", check.max_abs_diff},
                     {"max_abs_logit", check.max_abs_logit},
                     {"greedy_agreement", check.greedy_agreement},
+                    {"kl_nats", check.kl_nats},
                     {"ties", check.ties},
                     {"bound", check.bound},
                     {"ok", check.ok}});
@@ -139,18 +153,21 @@ void print_table(const std::vector<infer::CacheCheck>& checks, bool ok) {
     width = std::max(width, check.cache.size());
   }
   std::string text = fmt::format(
-      "{:<{}}  {:<10}  batch  type  max |diff| / max |logit|    bound  "
-      "greedy   ties  ok\n",
+      "{:<{}}  {:<10}  batch  type  against   max |diff| / max |logit|    bound  KL (nats)   "
+      "greedy  "
+      "ties  ok\n",
       "cache", width, "chunk");
   for (const infer::CacheCheck& check : checks) {
-    text +=
-        fmt::format("{:<{}}  {:<10}  {:>5}  {:<4}  {:>24.2e}  {:>7.0e}  {:>6.2f} %  {:>4}  {}\n",
-                    check.cache, width, check.chunk, check.batch, name_of(check.dtype),
-                    check.max_abs_diff / check.max_abs_logit, check.bound,
-                    100 * check.greedy_agreement, check.ties, check.ok ? "yes" : "NO");
+    text += fmt::format(
+        "{:<{}}  {:<10}  {:>5}  {:<4}  {:<8}  {:>24.2e}  {:>7.0e}  {:>9.1e}  {:>5.1f} %  {:>4}  "
+        "{}\n",
+        check.cache, width, check.chunk, check.batch, name_of(check.dtype), name_of(check.against),
+        check.max_abs_diff / check.max_abs_logit, check.bound, check.kl_nats,
+        100 * check.greedy_agreement, check.ties, check.ok ? "yes" : "NO");
   }
   for (const infer::CacheCheck& check : checks) {
-    if (check.batch == 1 && check.chunk.find(',') != std::string::npos) {
+    if (check.batch == 1 && check.against == infer::Against::uncached &&
+        check.chunk.find(',') != std::string::npos) {
       text += fmt::format(
           "published setting (prompt of {} tokens at once, {} more one by one), {} in {}: largest "
           "difference {:.2e}\n",
@@ -165,15 +182,28 @@ void print_table(const std::vector<infer::CacheCheck>& checks, bool ok) {
   print(text);
 }
 
-int run(const Options& options, const Common& common) {
+std::vector<infer::CacheSpec> specs_for(const Options& options, const configs::ModelConfig& model) {
+  std::vector<std::string> texts = options.caches;
+  if (texts.empty()) {
+    texts.assign(kDefaults.begin(), kDefaults.end());
+    if (!configs::kv_shape(model).value_in_key) {
+      texts.insert(texts.end(), kDefaultsOfHeads.begin(), kDefaultsOfHeads.end());
+    }
+  }
   std::vector<infer::CacheSpec> specs;
-  const std::vector<std::string> defaults = {"static", kDefaultWindow};
-  for (const std::string& text : options.caches.empty() ? defaults : options.caches) {
+  for (const std::string& text : texts) {
     specs.push_back(infer::parse_cache_spec(text));
     check_input(!specs.back().recompute,
                 "--cache is none, which keeps nothing: every cache is compared with it");
+    infer::check_cache_spec(specs.back(), model);
   }
-  const std::unique_ptr<nn::GPT> model = load_model(options, common, specs);
+  return specs;
+}
+
+int run(const Options& options, const Common& common) {
+  const ConfigArgument argument = load_config_argument(options.argument, common);
+  const std::vector<infer::CacheSpec> specs = specs_for(options, argument.config.model);
+  const std::unique_ptr<nn::GPT> model = load_model(options, argument, common, specs);
   const std::unique_ptr<nn::GPT> model_f64 = infer::to_f64(*model);
   std::vector<infer::CacheCheck> checks;
   for (const infer::CacheSpec& spec : specs) {
@@ -199,7 +229,7 @@ Action add_verify_cache(CLI::App& app, Common& common) {
                  "a run folder, a checkpoint in one, or a config or preset (its untrained model)")
       ->required();
   add_repeated(app, "--cache", options->caches, "a cache to compare; may be repeated", "SPEC")
-      ->default_str(fmt::format("static and {}", kDefaultWindow));
+      ->default_str("one of every kind");
   set_footer(
       app,
       "  headroom verify-cache runs/first\n"
@@ -207,7 +237,10 @@ Action add_verify_cache(CLI::App& app, Common& common) {
       "A ragged batch of synthetic tokens goes through the cache at once and in chunks, and one\n"
       "sequence as published, in float32 and in float64 with the same weights. Float32 may differ "
       "by 1e-5\n"
-      "of the largest logit, float64 by 1e-12. Exit status 1: something disagrees.");
+      "of the largest logit, float64 by 1e-12. A cache that rounds what it stores is compared "
+      "with\n"
+      "its own tolerance, and in float64 with itself given everything at once. Exit status 1:\n"
+      "something disagrees.");
   return [options, &common] { return run(*options, common); };
 }
 

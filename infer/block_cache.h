@@ -14,9 +14,9 @@ namespace headroom::infer {
 
 class BlockCache final : public nn::KVCache {
  public:
-  /// Room for `batch` sequences, each with the slots of `table`. All of it is allocated here and set
-  /// to zero. Under `prefixes` the sequences will share beginnings
-  /// (infer/block_map.h), which are then stored once.
+  /// Room for `batch` sequences, each with the slots of `table`. All of it is allocated here and
+  /// set to zero. Under `prefixes` the sequences will share beginnings (infer/block_map.h), which
+  /// are then stored once.
   BlockCache(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
              const Storage& storage = DType::f32, Device device = kCpu,
              std::span<const int64_t> prefixes = {});

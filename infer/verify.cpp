@@ -125,6 +125,29 @@ void compare_greedy(const Logits& a, const Logits& b, int64_t vocab_size, double
       counted == 0 ? 1.0 : static_cast<double>(same) / static_cast<double>(counted);
 }
 
+/// Mean over positions of KL(a || b), each row of V logits being a distribution.
+double mean_kl(const Logits& a, const Logits& b, int64_t vocab_size) {
+  const auto V = static_cast<size_t>(vocab_size);
+  const auto log_sum = [V](const double* row) {
+    const double most = *std::max_element(row, row + V);
+    double sum = 0;
+    for (size_t i = 0; i < V; ++i) {
+      sum += std::exp(row[i] - most);
+    }
+    return most + std::log(sum);
+  };
+  double total = 0;
+  for (size_t at = 0; at < a.size(); at += V) {
+    const double shift = log_sum(&b[at]) - log_sum(&a[at]), of_a = log_sum(&a[at]);
+    for (size_t i = at; i < at + V; ++i) {
+      total += std::exp(a[i] - of_a) * (a[i] - b[i] + shift);
+    }
+  }
+  return a.empty()
+             ? 0
+             : std::max(0.0, total / (static_cast<double>(a.size()) / static_cast<double>(V)));
+}
+
 CacheCheck compare(const Logits& with_cache, const Logits& without, int64_t vocab_size,
                    double bound) {
   CacheCheck check;
@@ -132,43 +155,117 @@ CacheCheck compare(const Logits& with_cache, const Logits& without, int64_t voca
   check.max_abs_logit = max_abs(without);
   check.max_abs_diff = max_abs_diff(with_cache, without);
   compare_greedy(with_cache, without, vocab_size, bound * check.max_abs_logit, check);
+  check.kl_nats = mean_kl(without, with_cache, vocab_size);
   check.ok = check.max_abs_diff <= bound * check.max_abs_logit && check.greedy_agreement == 1.0;
   return check;
 }
 
-std::vector<CacheCheck> run_checks(const nn::GPT& model, const nn::GPT& model_f64,
-                                   const CacheUnderTest& test, const Sequences& sequences,
-                                   const std::vector<Chunking>& chunkings, int64_t longest) {
-  const int64_t V = model.vocab_size();
-  const Logits whole = uncached(model, test.mask, sequences);
-  const Logits whole_f64 = uncached(model_f64, test.mask, sequences);
-  std::vector<CacheCheck> checks;
-  for (const Chunking& chunking : chunkings) {
-    const Logits pieces = cached(model, test, sequences, chunking, longest);
-    CacheCheck f32 = compare(pieces, whole, V, kBoundF32);
-    f32.ok = f32.ok && max_abs_diff(pieces, whole_f64) <= 2 * max_abs_diff(whole, whole_f64);
-    CacheCheck f64 =
-        compare(cached(model_f64, test, sequences, chunking, longest), whole_f64, V, kBoundF64);
-    f64.dtype = DType::f64;
-    for (CacheCheck* each : {&f32, &f64}) {
-      each->cache = test.name;
-      each->chunk = chunking.name;
-      each->batch = static_cast<int64_t>(sequences.size());
-      checks.push_back(*each);
+/// One cache, one batch and their references.
+class Checks {
+ public:
+  Checks(const nn::GPT& model, const nn::GPT& model_f64, const CacheUnderTest& test,
+         const Sequences& sequences, int64_t longest)
+      : model_(model),
+        model_f64_(model_f64),
+        test_(test),
+        sequences_(sequences),
+        longest_(longest),
+        whole_(uncached(model, test.mask, sequences)),
+        whole_f64_(uncached(model_f64, test.mask, sequences)) {}
+
+  std::vector<CacheCheck> run(const std::vector<Chunking>& chunkings) {
+    for (const Chunking& chunking : chunkings) {
+      if (test_.tolerance == 0) {
+        lossless(chunking);
+      } else {
+        lossy(chunking);
+      }
     }
+    return std::move(checks_);
   }
-  return checks;
+
+ private:
+  Logits pieces(const nn::GPT& model, const Chunking& chunking) const {
+    return cached(model, test_, sequences_, chunking, longest_);
+  }
+
+  void lossless(const Chunking& chunking) {
+    const Logits f32 = pieces(model_, chunking);
+    CacheCheck check = compare(f32, whole_, model_.vocab_size(), kBoundF32);
+    check.ok = check.ok && max_abs_diff(f32, whole_f64_) <= 2 * max_abs_diff(whole_, whole_f64_);
+    add(check, chunking, DType::f32);
+    add(compare(pieces(model_f64_, chunking), whole_f64_, model_.vocab_size(), kBoundF64), chunking,
+        DType::f64);
+  }
+
+  /// Rounding may change which logit is the largest: only their distance counts.
+  void lossy(const Chunking& chunking) {
+    CacheCheck check =
+        compare(pieces(model_, chunking), whole_, model_.vocab_size(), test_.tolerance);
+    check.ok = check.max_abs_diff <= test_.tolerance * check.max_abs_logit;
+    add(check, chunking, DType::f32);
+    if (at_once_.empty()) {
+      at_once_ = pieces(model_f64_, {"all", 0, longest_});
+    }
+    check = compare(pieces(model_f64_, chunking), at_once_, model_.vocab_size(), kBoundF64);
+    check.against = Against::at_once;
+    add(check, chunking, DType::f64);
+  }
+
+  void add(CacheCheck check, const Chunking& chunking, DType dtype) {
+    check.cache = test_.name;
+    check.chunk = chunking.name;
+    check.batch = static_cast<int64_t>(sequences_.size());
+    check.dtype = dtype;
+    checks_.push_back(check);
+  }
+
+  const nn::GPT &model_, &model_f64_;
+  const CacheUnderTest& test_;
+  const Sequences& sequences_;
+  int64_t longest_;
+  Logits whole_, whole_f64_;
+  Logits at_once_;  // through the cache, in float64
+  std::vector<CacheCheck> checks_;
+};
+
+/// Measured on models trained by this program, with a margin of about 4.
+double tolerance_of(configs::KVType type) {
+  switch (type) {
+    case configs::KVType::f64:
+    case configs::KVType::f32:
+      return kBoundF32;
+    case configs::KVType::f16:
+      return 0.005;
+    case configs::KVType::bf16:
+      return 0.03;
+    case configs::KVType::int8:
+      return 0.06;
+    case configs::KVType::int4:
+      return 0.6;
+  }
+  throw Error("[verify] a type that no cache has");
 }
 
 }  // namespace
 
+double storage_tolerance(configs::KVTypes types) {
+  return std::max(tolerance_of(types.k), tolerance_of(types.v));
+}
+
+CacheUnderTest cache_under_test(const CacheSpec& spec) {
+  return {to_string(spec), spec.mask, block_cache_maker(spec),
+          spec.lossless(DType::f32) ? 0 : storage_tolerance(spec.types(DType::f32))};
+}
+
 MakeCache block_cache_maker(const CacheSpec& spec) {
   check_input(!spec.recompute, "[verify] the cache \"none\" keeps nothing that could be compared");
-  return [mask = spec.mask](const nn::GPT& model, int64_t batch, int64_t tokens, int64_t chunk) {
+  return [spec](const nn::GPT& model, int64_t batch, int64_t tokens, int64_t chunk) {
+    check_cache_spec(spec, model.config());
     // A block at a time is what the smallest ring takes anyway: verify that ring too.
     const int64_t at_once = chunk == kernels::KVView::kBlock ? 1 : chunk;
-    return std::make_unique<BlockCache>(model.config(), BlockTable(mask, tokens, at_once), batch,
-                                        model.dtype(), model.device());
+    return std::make_unique<BlockCache>(model.config(), BlockTable(spec.mask, tokens, at_once),
+                                        batch, spec.storage(model.dtype()), model.device());
   };
 }
 
@@ -183,7 +280,7 @@ std::vector<CacheCheck> verify_cache(const nn::GPT& model, const nn::GPT& model_
   if (cache.mask.window > 0) {
     chunkings.push_back({"64", 0, kernels::KVView::kBlock});
   }
-  return run_checks(model, model_f64, cache, sequences, chunkings, tokens);
+  return Checks(model, model_f64, cache, sequences, tokens).run(chunkings);
 }
 
 std::vector<CacheCheck> verify_published_setting(const nn::GPT& model, const nn::GPT& model_f64,
@@ -193,8 +290,8 @@ std::vector<CacheCheck> verify_published_setting(const nn::GPT& model, const nn:
         "[verify] the published setting has {} tokens: got {}",
         kPublishedPrefill + kPublishedDecode, tokens.size());
   const Chunking chunking{fmt::format("{}, then 1", kPublishedPrefill), kPublishedPrefill, 1};
-  return run_checks(model, model_f64, cache, {tokens}, {chunking},
-                    static_cast<int64_t>(tokens.size()));
+  const Sequences one = {tokens};
+  return Checks(model, model_f64, cache, one, std::ssize(tokens)).run({chunking});
 }
 
 std::unique_ptr<nn::GPT> to_f64(const nn::GPT& model) {

@@ -54,7 +54,7 @@ inline std::unique_ptr<nn::GPT> small_model(const configs::ModelConfig& config,
 /// The faults are what real programs got wrong.
 class ConcatenatingCache : public nn::KVCache {
  public:
-  enum class Fault { none, position_stays_zero, newest_first };
+  enum class Fault { none, position_stays_zero, newest_first, mask_top_left, wrong_axis };
 
   ConcatenatingCache(const configs::ModelConfig& model, int64_t batch,
                      kernels::AttentionMask mask = {}, Fault fault = Fault::none)
@@ -107,11 +107,17 @@ class ConcatenatingCache : public nn::KVCache {
     for (int64_t b = 0; b < B; ++b) {
       const Sequence& s = sequences[static_cast<size_t>(b)];
       std::copy(s.k.begin(), s.k.end(), keys.data<T>() + b * S * row);
+      if (fault_ == Fault::wrong_axis) {
+        transpose(s.k, length(s), keys.data<T>() + b * S * row);
+      }
       std::copy(s.v.begin(), s.v.end(), values.data<T>() + b * S * row);
       for (int64_t n = 0; n < blocks; ++n) {
         slots.push_back(static_cast<int32_t>(b * S + 64 * n));
         starts.push_back(static_cast<int32_t>(64 * n));
       }
+    }
+    if (fault_ == Fault::mask_top_left) {  // the first query of a pass sees the first key alone
+      lengths.assign(counts.data<int32_t>(), counts.data<int32_t>() + B);
     }
     return {keys,
             values,
@@ -119,6 +125,15 @@ class ConcatenatingCache : public nn::KVCache {
             Tensor::from(starts, {B, blocks}),
             Tensor::from(lengths, {B}),
             counts};
+  }
+
+  /// As if heads had been the axis that grows: head by head, read position by position.
+  template <class T>
+  void transpose(const std::vector<double>& from, int64_t length, T* to) const {
+    for (int64_t j = 0; j < length * heads_; ++j) {
+      const int64_t source = j % heads_ * length + j / heads_;
+      std::copy_n(from.begin() + j * width_, width_, to + source * width_);
+    }
   }
 
   int64_t heads_, width_;

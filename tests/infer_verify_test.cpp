@@ -1,6 +1,7 @@
 // The proof holds for caches that are right and fails for caches that are wrong.
 #include "infer/verify.h"
 
+#include "infer/block_cache.h"
 #include "infer_model.h"
 
 namespace headroom::testing {
@@ -10,9 +11,27 @@ using infer::CacheCheck;
 using infer::CacheUnderTest;
 
 CacheUnderTest block_cache(const std::string& text) {
-  const auto spec = infer::parse_cache_spec(text);
-  return {text, spec.mask, infer::block_cache_maker(spec)};
+  return infer::cache_under_test(infer::parse_cache_spec(text));
 }
+
+/// Turns keys, and tells nobody.
+class HalfTurnedCache : public nn::KVCache {
+ public:
+  HalfTurnedCache(const nn::GPT& model, int64_t batch, int64_t tokens)
+      : inner_(model.config(), infer::BlockTable({}, tokens), batch, model.dtype()) {}
+  int64_t batch() const override { return inner_.batch(); }
+  int64_t position(int64_t b) const override { return inner_.position(b); }
+  kernels::AttentionMask mask(int64_t layer) const override { return inner_.mask(layer); }
+  kernels::KVView append(int64_t layer, const Tensor& k, const Tensor& v,
+                         const Tensor& counts) override {
+    Tensor turned = Tensor::empty(k.shape(), k.dtype());
+    kernels::backend(kCpu).hadamard(k, turned);
+    return inner_.append(layer, turned, v, counts);
+  }
+
+ private:
+  infer::BlockCache inner_;
+};
 
 CacheUnderTest faulty(ConcatenatingCache::Fault fault) {
   return {"faulty", {}, [fault](const nn::GPT& model, int64_t batch, int64_t, int64_t) {
@@ -67,9 +86,11 @@ TEST(VerifyCache, CatchesWrongCaches) {
   const auto config = small_config(2, 128);
   const auto model = small_model(config);
   const auto wide = infer::to_f64(*model);
-  for (const Fault fault : {Fault::none, Fault::position_stays_zero, Fault::newest_first}) {
+  for (const Fault fault : {Fault::none, Fault::position_stays_zero, Fault::newest_first,
+                            Fault::mask_top_left, Fault::wrong_axis}) {
     for (const CacheCheck& check : infer::verify_cache(*model, *wide, faulty(fault), kRagged)) {
-      const bool shows = fault != Fault::none && check.chunk != "all" &&
+      const bool shows = fault != Fault::none &&
+                         (check.chunk != "all" || fault == Fault::wrong_axis) &&
                          (fault != Fault::newest_first || check.chunk != "1");
       EXPECT_EQ(check.ok, !shows) << check.chunk;
       if (shows) {
@@ -77,6 +98,56 @@ TEST(VerifyCache, CatchesWrongCaches) {
         EXPECT_LT(check.greedy_agreement, 1.0);
       }
     }
+  }
+}
+
+/// Whatever a cache rounds, it rounds the same however the tokens arrive; and it stays within the
+/// tolerance of its type, but not within that of another one.
+TEST(VerifyCache, HoldsForCachesThatRound) {
+  for (const int64_t n_kv_head : {8, 2, 1}) {
+    const auto model = small_model(small_config(n_kv_head, 256));
+    const auto wide = infer::to_f64(*model);
+    for (const std::string cache : {"static,dtype=f16", "static,dtype=bf16", "static,dtype=int8",
+                                    "static,dtype=int4", "static,k=int8,v=int4,rotate=hadamard",
+                                    "static,window=16,sinks=4,dtype=int8,place=file"}) {
+      const auto checks = infer::verify_cache(*model, *wide, block_cache(cache), kRagged);
+      for (const CacheCheck& check : checks) {
+        EXPECT_TRUE(check.ok) << cache << " in chunks of " << check.chunk << ", "
+                              << name_of(check.dtype) << ": " << check.max_abs_diff << " of "
+                              << check.max_abs_logit;
+        const bool f64 = check.dtype == DType::f64;
+        EXPECT_EQ(check.against, f64 ? infer::Against::at_once : infer::Against::uncached);
+        EXPECT_TRUE(f64 || check.max_abs_diff > 1e-5 * check.max_abs_logit) << cache;
+        EXPECT_TRUE(f64 || check.kl_nats > 0) << cache;
+      }
+    }
+  }
+}
+
+/// The stores that only move what they are given change nothing.
+TEST(VerifyCache, HoldsExactlyForCachesThatDoNotRound) {
+  const auto model = small_model(small_config(2, 256));
+  const auto wide = infer::to_f64(*model);
+  for (const std::string cache : {"static,place=file", "static,place=host", "static,dtype=f32",
+                                  "static,rotate=hadamard", "static,window=9,place=file"}) {
+    const auto under_test = block_cache(cache);
+    for (const CacheCheck& check : infer::verify_cache(*model, *wide, under_test, kRagged)) {
+      // A cache told to keep f32 rounds the keys of a model in float64.
+      const bool rounds = cache == "static,dtype=f32" && check.dtype == DType::f64;
+      EXPECT_EQ(check.ok, !rounds) << cache << ", " << check.chunk << ", " << name_of(check.dtype);
+    }
+  }
+}
+
+TEST(VerifyCache, CatchesAKeyRotatedWithoutItsQuery) {
+  const auto model = small_model(small_config(2, 256));
+  const auto wide = infer::to_f64(*model);
+  CacheUnderTest cache = block_cache("static,dtype=bf16");
+  cache.make = [](const nn::GPT& m, int64_t batch, int64_t tokens, int64_t) {
+    return std::make_unique<HalfTurnedCache>(m, batch, tokens);
+  };
+  for (const CacheCheck& check : infer::verify_cache(*model, *wide, cache, kRagged)) {
+    EXPECT_EQ(check.ok, check.dtype == DType::f64) << check.max_abs_diff;
   }
 }
 
