@@ -103,8 +103,7 @@ void evaluate_stream(const Options& options, const Common& common, const train::
   if (!spec.recompute) {
     const infer::BlockTable table(spec.mask, std::max<int64_t>(1, context));
     configs::require_cache_memory(model, loaded.model->vocab_size(), table.slots(), 1,
-                                  configs::kv_types_of(dtype),
-                                  "--context, or window or sinks in --cache");
+                                  spec.types(dtype), "--context, or window or sinks in --cache");
   }
   BenchProgress progress(common, "eval, percent");
   int64_t done = 0, percent = 0;

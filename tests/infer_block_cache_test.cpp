@@ -148,9 +148,11 @@ TEST(BlockCache, RefusesWhatDoesNotFitAndStaysAsItWas) {
       << message;
   EXPECT_EQ(cache.position(0), 8);
   EXPECT_EQ(cache.position(1), 3);
+  const auto wide = small_model(small_config(4));
   EXPECT_NE(refusal([&] {
-              feed(*model, cache, {tokens(1), tokens(1)}, 16, DType::bf16, kIgnore);
-            }).find("in f32: got 2 of 8 in bf16"),
+              BlockCache other(config, BlockTable({}, 10), 2);
+              feed(*wide, other, {tokens(1), tokens(1)}, 16, DType::f32, kIgnore);
+            }).find("made for 2 heads of 8: got 4 of 8"),
             std::string::npos);
 }
 
