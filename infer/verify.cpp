@@ -155,8 +155,8 @@ CacheCheck compare(const Logits& with_cache, const Logits& without, int64_t voca
   check.max_abs_logit = max_abs(without);
   check.max_abs_diff = max_abs_diff(with_cache, without);
   // A tie is what the sums' order could decide, whatever the bound.
-  compare_greedy(with_cache, without, vocab_size,
-                 std::min(bound, kBoundF32) * check.max_abs_logit, check);
+  compare_greedy(with_cache, without, vocab_size, std::min(bound, kBoundF32) * check.max_abs_logit,
+                 check);
   check.kl_nats = mean_kl(without, with_cache, vocab_size);
   check.ok = check.max_abs_diff <= bound * check.max_abs_logit && check.greedy_agreement == 1.0;
   return check;
