@@ -201,11 +201,9 @@ class Generation {
                          rate(s.decode_tokens, s.decode_seconds)));
     complain(fmt::format("weights  {} bytes in {}, read once in a pass", weight_bytes(),
                          name_of_weights(weights_)));
-    complain(plan.slots == 0
-                 ? std::string("cache    none: every token recomputes its sequence")
-                 : fmt::format("cache    {} bytes held; by the formula {}", s.cache_bytes_held,
-                               configs::cache_formula(loaded_.config.model, plan.slots, rows(),
-                                                      engine_.cache.types(engine_.dtype))));
+    complain(plan.slots == 0 ? std::string("cache    none: every token recomputes its sequence")
+                             : fmt::format("cache    {} bytes held; by the formula {}",
+                                           s.cache_bytes_held, plan.cache_formula));
     complain(fmt::format("passes   {} of the model; {} tape nodes", s.passes, s.tape_nodes));
   }
 

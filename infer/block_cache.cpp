@@ -5,6 +5,9 @@
 #include <limits>
 #include <utility>
 
+#include "configs/count.h"
+#include "nn/positions.h"
+
 namespace headroom::infer {
 
 using kernels::KVView;
@@ -22,12 +25,59 @@ int64_t keys_in_block(int64_t start, int64_t length) {
 
 }  // namespace
 
+BlockTable layer_table(const configs::ModelConfig& model, int64_t layer, const BlockTable& table) {
+  return table.with_mask(nn::layer_mask(model, layer, table.mask()).mask);
+}
+
+std::vector<AlikeLayers> alike_layers(const configs::ModelConfig& model, const BlockTable& table) {
+  std::vector<AlikeLayers> all;
+  for (int64_t i = 0; i < model.n_layer; ++i) {
+    const int64_t slots = layer_table(model, i, table).slots();
+    const auto same_slots = std::find_if(
+        all.begin(), all.end(), [&](const AlikeLayers& each) { return each.slots == slots; });
+    if (same_slots == all.end()) {
+      all.push_back({1, slots});
+    } else {
+      ++same_slots->layers;
+    }
+  }
+  return all;
+}
+
+namespace {
+
+configs::ModelConfig with_layers(const configs::ModelConfig& model, int64_t layers) {
+  configs::ModelConfig part = model;
+  part.n_layer = layers;
+  return part;
+}
+
+}  // namespace
+
+int64_t cache_bytes(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
+                    configs::KVTypes types) {
+  configs::Count sum;
+  for (const auto& [layers, slots] : alike_layers(model, table)) {
+    sum += configs::cache_bytes(with_layers(model, layers), slots, batch, types);
+  }
+  return sum.value();
+}
+
+std::string cache_formula(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
+                          configs::KVTypes types) {
+  std::vector<std::string> parts;
+  for (const auto& [layers, slots] : alike_layers(model, table)) {
+    parts.push_back(configs::cache_formula(with_layers(model, layers), slots, batch, types));
+  }
+  return fmt::format("{}", fmt::join(parts, ", and "));
+}
+
 BlockCache::BlockCache(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
                        const Storage& storage, Device device, std::span<const int64_t> prefixes)
     : batch_(batch), hadamard_(storage.hadamard), device_(device) {
   check(batch > 0, "[cache] a batch must have sequences: got {}", batch);
   for (int64_t i = 0; i < model.n_layer; ++i) {
-    add_layer(model, table, prefixes, storage, device);
+    add_layer(model, layer_table(model, i, table), prefixes, storage, device);
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "configs/config.h"
@@ -12,11 +13,27 @@
 
 namespace headroom::infer {
 
+/// The table of a layer, whose own window may be narrower than that of the cache (nn::layer_mask).
+BlockTable layer_table(const configs::ModelConfig& model, int64_t layer, const BlockTable& table);
+
+/// Layers in which a sequence has equally many slots.
+struct AlikeLayers {
+  int64_t layers, slots;
+};
+std::vector<AlikeLayers> alike_layers(const configs::ModelConfig& model, const BlockTable& table);
+
+/// configs::cache_bytes() of the slots that each layer has, summed, and the formula as text. This
+/// is what a BlockCache whose sequences share nothing holds.
+int64_t cache_bytes(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
+                    configs::KVTypes types);
+std::string cache_formula(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
+                          configs::KVTypes types);
+
 class BlockCache final : public nn::KVCache {
  public:
-  /// Room for `batch` sequences, each with the slots of `table`. All of it is allocated here and
-  /// set to zero. Under `prefixes` the sequences will share beginnings (infer/block_map.h), which
-  /// are then stored once.
+  /// Room for `batch` sequences, each with the slots of `table` (of layer_table() in a layer with a
+  /// narrower window). All of it is allocated here and set to zero. Under `prefixes` the sequences
+  /// will share beginnings (infer/block_map.h), which are then stored once.
   BlockCache(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
              const Storage& storage = DType::f32, Device device = kCpu,
              std::span<const int64_t> prefixes = {});
@@ -38,8 +55,7 @@ class BlockCache final : public nn::KVCache {
   /// of those that share a block writes into it.
   void reorder(std::span<const int64_t> parents);
 
-  /// Bytes of all keys and values, allocated: where layers and sequences have the slots of one
-  /// table, configs::cache_bytes() of them.
+  /// Bytes of all keys and values, allocated: cache_bytes(), unless sequences share beginnings.
   int64_t bytes() const;
   /// Bytes of the blocks that sequences hold, those they share counted once, at the most so far.
   int64_t most_bytes_in_use() const;

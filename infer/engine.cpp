@@ -36,11 +36,9 @@ class CachedPhases final : public Phases {
                DType dtype)
       : model_(model),
         dtype_(dtype),
+        prefill_chunk_(prefill_chunk(model.config(), table.mask())),
         cache_(model.config(), table, batch, storage, model.device()) {}
-  Tensor prefill(const Sequences& prompts) override {
-    // Under a window one block at a time: more would need a larger ring than decoding does.
-    return run(prompts, cache_.mask(0).window > 0 ? kernels::KVView::kBlock : kPrefillChunk);
-  }
+  Tensor prefill(const Sequences& prompts) override { return run(prompts, prefill_chunk_); }
   Tensor decode(const Sequences& next) override { return run(next, 1); }
   int64_t bytes() const override { return cache_.bytes(); }
   int64_t passes() const override { return passes_; }
@@ -59,6 +57,7 @@ class CachedPhases final : public Phases {
 
   const nn::GPT& model_;
   DType dtype_;
+  int64_t prefill_chunk_;
   BlockCache cache_;
   int64_t passes_ = 0;
 };
@@ -147,7 +146,8 @@ GenerationPlan plan_generation(const configs::ModelConfig& model,
               options.tokens);
   const int64_t longest =
       prompt_lengths.empty() ? 0 : *std::max_element(prompt_lengths.begin(), prompt_lengths.end());
-  GenerationPlan plan{.mask = options.cache.mask, .slots = 0, .cache_bytes = 0, .note = {}};
+  GenerationPlan plan{
+      .mask = options.cache.mask, .slots = 0, .cache_bytes = 0, .cache_formula = {}, .note = {}};
   if (options.tokens == 0 || prompt_lengths.empty()) {
     return plan;
   }
@@ -160,19 +160,24 @@ GenerationPlan plan_generation(const configs::ModelConfig& model,
                 "[generate] a prompt of {} tokens and {} new ones pass model.block_size {}, where "
                 "learned positions end: shorten the prompt or lower --tokens",
                 longest, options.tokens, model.block_size);
-    if (plan.mask.window == 0) {
+    const bool all_local =
+        configs::local_layers(model) == model.n_layer && model.window <= model.block_size;
+    if (plan.mask.window == 0 && !all_local) {
       plan.mask = {.window = model.block_size, .sinks = kDefaultSinks};
       plan.note = fmt::format(
           "{} tokens pass block_size {}: from there on each token sees the last {} and the first "
-          "{}",
-          total, model.block_size, plan.mask.window, plan.mask.sinks);
+          "{}{}",
+          total, model.block_size, plan.mask.window, plan.mask.sinks,
+          configs::local_layers(model) > 0 ? " in the layers without a window of their own" : "");
     }
   }
   if (!options.cache.recompute) {
-    plan.slots = BlockTable(plan.mask, total).slots();
-    plan.cache_bytes =
-        configs::cache_bytes(model, plan.slots, static_cast<int64_t>(prompt_lengths.size()),
-                             options.cache.types(options.dtype));
+    const BlockTable table(plan.mask, total);
+    const auto batch = static_cast<int64_t>(prompt_lengths.size());
+    const configs::KVTypes types = options.cache.types(options.dtype);
+    plan.slots = table.slots();
+    plan.cache_bytes = cache_bytes(model, table, batch, types);
+    plan.cache_formula = cache_formula(model, table, batch, types);
   }
   return plan;
 }

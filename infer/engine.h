@@ -26,8 +26,10 @@ struct GenerateOptions {
 struct GenerationPlan {
   kernels::AttentionMask mask;
   int64_t slots = 0;        // per sequence; 0 without a cache
-  int64_t cache_bytes = 0;  // by the formula, for `slots` tokens of every sequence
-  std::string note;         // what the user should be told; empty: nothing
+  int64_t cache_bytes = 0;  // by the formula, for `slots` tokens of every sequence, or fewer in
+                            // layers with a window of their own
+  std::string cache_formula;
+  std::string note;  // what the user should be told; empty: nothing
 };
 
 /// Sinks kept beside the window that a rope model gets past block_size (arXiv 2309.17453).

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "configs/size.h"
+
 namespace headroom::infer {
 
 namespace {
@@ -41,6 +43,11 @@ int64_t longest(const Sequences& tokens) {
 }
 
 }  // namespace
+
+int64_t prefill_chunk(const configs::ModelConfig& model, const kernels::AttentionMask& mask) {
+  const bool windows = mask.window > 0 || configs::local_layers(model) > 0;
+  return windows ? kernels::KVView::kBlock : kPrefillChunk;
+}
 
 void feed(const nn::GPT& model, nn::KVCache& cache, const Sequences& tokens, int64_t chunk,
           DType dtype, const OnHidden& on_hidden) {

@@ -15,6 +15,10 @@ using Sequences = std::vector<std::vector<int32_t>>;
 /// Prompt tokens of a sequence per pass: enough rows for a matrix product to run at its best.
 inline constexpr int64_t kPrefillChunk = 512;
 
+/// The same for a cache under `mask`: where that or a layer of the model has a window, one block at
+/// a time, since more would need a larger ring than decoding does.
+int64_t prefill_chunk(const configs::ModelConfig& model, const kernels::AttentionMask& mask);
+
 /// Receives the hidden rows (n, C) of n tokens of a sequence, the first of which is its first-th of
 /// those given. The rows are views: they hold until it returns.
 using OnHidden = std::function<void(int64_t sequence, int64_t first, const Tensor& rows)>;

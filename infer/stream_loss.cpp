@@ -56,10 +56,6 @@ class Losses {
 
 Sequences inputs_of(std::span<const int32_t> ids) { return {{ids.begin(), ids.end() - 1}}; }
 
-int64_t usual_chunk(const kernels::AttentionMask& mask) {
-  return mask.window > 0 ? kernels::KVView::kBlock : kPrefillChunk;
-}
-
 }  // namespace
 
 double losses_through(const nn::GPT& model, nn::KVCache& cache, std::span<const int32_t> ids,
@@ -83,7 +79,8 @@ StreamLoss stream_loss(const nn::GPT& model, std::span<const int32_t> ids,
       "[eval] a stream of {} tokens passes model.block_size {}, where learned positions "
       "end: lower --context",
       context, model.config().block_size);
-  const int64_t chunk = options.chunk > 0 ? options.chunk : usual_chunk(options.cache.mask);
+  const int64_t chunk =
+      options.chunk > 0 ? options.chunk : prefill_chunk(model.config(), options.cache.mask);
   const auto stream_at = [&](int64_t begin) {
     const int64_t length = std::min(context, result.tokens - begin);
     return ids.subspan(static_cast<size_t>(begin), static_cast<size_t>(length) + 1);

@@ -279,7 +279,7 @@ std::vector<CacheCheck> verify_cache(const nn::GPT& model, const nn::GPT& model_
   }
   const auto tokens = static_cast<int64_t>(longest);
   std::vector<Chunking> chunkings = {{"all", 0, tokens}, {"1", 0, 1}, {"3", 0, 3}, {"16", 0, 16}};
-  if (cache.mask.window > 0) {
+  if (prefill_chunk(model.config(), cache.mask) == kernels::KVView::kBlock) {
     chunkings.push_back({"64", 0, kernels::KVView::kBlock});
   }
   return Checks(model, model_f64, cache, sequences, tokens).run(chunkings);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "configs/size.h"
 #include "infer/engine.h"
 #include "infer/verify.h"
 #include "kernels/threads.h"
@@ -58,8 +59,7 @@ class ConcatenatingCache : public nn::KVCache {
 
   ConcatenatingCache(const configs::ModelConfig& model, int64_t batch,
                      kernels::AttentionMask mask = {}, Fault fault = Fault::none)
-      : heads_(model.n_kv_head),
-        width_(model.head_dim()),
+      : shape_(configs::kv_shape(model)),
         mask_(mask),
         fault_(fault),
         layers_(static_cast<size_t>(model.n_layer),
@@ -82,35 +82,38 @@ class ConcatenatingCache : public nn::KVCache {
     std::vector<double> k, v;
   };
   int64_t length(const Sequence& s) const {
-    return static_cast<int64_t>(s.k.size()) / (heads_ * width_);
+    return static_cast<int64_t>(s.k.size()) / (shape_.heads * shape_.key_size);
   }
 
   template <class T>
   kernels::KVView concatenate(int64_t layer, const Tensor& k, const Tensor& v,
                               const Tensor& counts) {
     auto& sequences = layers_[static_cast<size_t>(layer)];
-    const int64_t row = heads_ * width_, B = batch();
+    const int64_t k_row = shape_.heads * shape_.key_size, v_row = shape_.heads * shape_.value_size,
+                  B = batch();
     std::vector<int32_t> lengths;
     for (int64_t b = 0; b < B; ++b) {
       Sequence& s = sequences[static_cast<size_t>(b)];
-      const int64_t n = counts.data<int32_t>()[b] * row, from = b * k.dim(1) * row;
+      const int64_t n = counts.data<int32_t>()[b], from = b * k.dim(1);
       const bool front = fault_ == Fault::newest_first;
-      s.k.insert(front ? s.k.begin() : s.k.end(), k.data<T>() + from, k.data<T>() + from + n);
-      s.v.insert(front ? s.v.begin() : s.v.end(), v.data<T>() + from, v.data<T>() + from + n);
+      s.k.insert(front ? s.k.begin() : s.k.end(), k.data<T>() + from * k_row,
+                 k.data<T>() + (from + n) * k_row);
+      s.v.insert(front ? s.v.begin() : s.v.end(), v.data<T>() + from * v_row,
+                 v.data<T>() + (from + n) * v_row);
       lengths.push_back(static_cast<int32_t>(length(s)));
     }
     const int64_t S = std::max(1, *std::max_element(lengths.begin(), lengths.end()));
-    Tensor keys = Tensor::zeros({B * S, heads_, width_}, k.dtype());
-    Tensor values = Tensor::zeros({B * S, heads_, width_}, k.dtype());
+    Tensor keys = Tensor::zeros({B * S, shape_.heads, shape_.key_size}, k.dtype());
+    Tensor values = Tensor::zeros({B * S, shape_.heads, shape_.value_size}, k.dtype());
     const int64_t blocks = (S + 63) / 64;
     std::vector<int32_t> slots, starts;
     for (int64_t b = 0; b < B; ++b) {
       const Sequence& s = sequences[static_cast<size_t>(b)];
-      std::copy(s.k.begin(), s.k.end(), keys.data<T>() + b * S * row);
+      std::copy(s.k.begin(), s.k.end(), keys.data<T>() + b * S * k_row);
       if (fault_ == Fault::wrong_axis) {
-        transpose(s.k, length(s), keys.data<T>() + b * S * row);
+        transpose(s.k, length(s), keys.data<T>() + b * S * k_row);
       }
-      std::copy(s.v.begin(), s.v.end(), values.data<T>() + b * S * row);
+      std::copy(s.v.begin(), s.v.end(), values.data<T>() + b * S * v_row);
       for (int64_t n = 0; n < blocks; ++n) {
         slots.push_back(static_cast<int32_t>(b * S + 64 * n));
         starts.push_back(static_cast<int32_t>(64 * n));
@@ -130,13 +133,14 @@ class ConcatenatingCache : public nn::KVCache {
   /// As if heads had been the axis that grows: head by head, read position by position.
   template <class T>
   void transpose(const std::vector<double>& from, int64_t length, T* to) const {
-    for (int64_t j = 0; j < length * heads_; ++j) {
-      const int64_t source = j % heads_ * length + j / heads_;
-      std::copy_n(from.begin() + j * width_, width_, to + source * width_);
+    for (int64_t j = 0; j < length * shape_.heads; ++j) {
+      const int64_t source = j % shape_.heads * length + j / shape_.heads;
+      std::copy_n(from.begin() + j * shape_.key_size, shape_.key_size,
+                  to + source * shape_.key_size);
     }
   }
 
-  int64_t heads_, width_;
+  configs::KVShape shape_;
   kernels::AttentionMask mask_;
   Fault fault_;
   std::vector<std::vector<Sequence>> layers_;
