@@ -21,6 +21,7 @@ Action add_verify_cache(CLI::App& app, Common& common);
 Action add_bench_train(CLI::App& app, Common& common);
 Action add_bench_roofline(CLI::App& app, Common& common);
 Action add_bench_latency(CLI::App& app, Common& common);
+Action add_convert(CLI::App& app, Common& common);
 Action add_tokenize(CLI::App& app, Common& common);
 Action add_inspect(CLI::App& app, Common& common);
 

@@ -34,6 +34,7 @@ const std::vector<Command> kCommands = {
     {"bench train", "how fast a training step is, beside this machine's peak", add_bench_train},
     {"bench roofline", "prefill and decode beside its arithmetic and memory", add_bench_roofline},
     {"bench latency", "the next token without a cache and with one", add_bench_latency},
+    {"convert", "fewer KV heads from a trained model, to be uptrained", add_convert},
     {"tokenize", "the ids and pieces of a text", add_tokenize},
     {"inspect", "what a run folder or a checkpoint holds", add_inspect},
 };

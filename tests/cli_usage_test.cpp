@@ -14,8 +14,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::vector<std::string> kCommands = {"train", "sweep",        "eval",     "generate",
-                                            "plan",  "verify-cache", "tokenize", "inspect"};
+const std::vector<std::string> kCommands = {
+    "train", "sweep", "eval", "generate", "plan", "verify-cache", "convert", "tokenize", "inspect"};
 
 void expect_help(const Arguments& arguments, const std::string& text) {
   const RunResult run = headroom_run(arguments);
