@@ -6,9 +6,11 @@
 
 #include "cli/commands.h"
 #include "cli/generate_options.h"
+#include "cli/generate_report.h"
 #include "configs/memory.h"
 #include "configs/size.h"
-#include "infer/engine.h"
+#include "infer/beam.h"
+#include "infer/speculate.h"
 #include "infer/text_stream.h"
 #include "kernels/threads.h"
 #include "tensor/file.h"
@@ -35,10 +37,6 @@ std::string read_prompt_file(const std::string& path, const Common& common) {
     note(common, fmt::format("{}: its byte-order mark is left out", path));
   }
   return text;
-}
-
-double rate(int64_t tokens, double seconds) {
-  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
 
 /// One output: a sample of a prompt.
@@ -73,6 +71,9 @@ class Generation {
         texts_.push_back({i, sample, infer::TextStream(options.stops), "", 0});
       }
     }
+    if (!options.draft.empty()) {
+      load_draft();
+    }
     set_engine_options();
   }
 
@@ -82,27 +83,30 @@ class Generation {
       lengths.push_back(std::ssize(ids));
     }
     const configs::ModelConfig& model = loaded_.config.model;
-    const infer::GenerationPlan plan = infer::plan_generation(model, lengths, engine_);
+    report_.plan = infer::plan_generation(model, lengths, engine_);
+    const infer::GenerationPlan& plan = report_.plan;
     if (!plan.note.empty()) {
       note(common_, plan.note);
     }
-    configs::require_cache_memory(
-        model, loaded_.model->vocab_size(), plan.slots, rows(), engine_.cache.types(engine_.dtype),
-        engine_.cache.mask.window > 0 ? "--tokens, or window or sinks in --cache" : "--tokens");
+    configs::require_cache_memory(model, loaded_.model->vocab_size(), plan.slots, plan.room.batch,
+                                  engine_.cache.types(engine_.dtype),
+                                  engine_.beams > 1 ? "--tokens or --beams"
+                                  : engine_.cache.mask.window > 0
+                                      ? "--tokens, or window or sinks in --cache"
+                                      : "--tokens");
     loaded_.model->store_weights(weights_);
+    if (draft_) {
+      draft_->model->store_weights(weights_);
+    }
     begin();
     const train::InterruptWatch interrupt;
-    const infer::Generated result =
-        infer::generate(*loaded_.model, ids_, engine_, [&](int64_t row, int32_t token) {
-          return take(texts_[static_cast<size_t>(row)], token) && !interrupt.requested();
-        });
-    finish(result, plan);
+    const infer::Generated result = generate(interrupt);
+    finish(result);
     return interrupt.requested() ? train::kInterrupted : 0;
   }
 
  private:
-  int64_t rows() const { return std::ssize(texts_); }
-  int64_t weight_bytes() const { return loaded_.model->weight_bytes(engine_.dtype); }
+  bool searches() const { return options_.beams > 0; }
   /// A text alone is shown as it comes.
   bool streams() const { return texts_.size() == 1 && !common_.json; }
 
@@ -132,8 +136,22 @@ class Generation {
                             .seed = static_cast<uint64_t>(options_.seed)},
                .cache = infer::parse_cache_spec(options_.cache),
                .dtype = precision.dtype,
-               .vocabulary = loaded_.tokenizer->vocab_size()};
+               .vocabulary = loaded_.tokenizer->vocab_size(),
+               .beams = std::max<int64_t>(1, options_.beams),
+               .length_penalty = options_.length_penalty,
+               .draft_tokens = draft_ ? options_.draft_tokens : 0};
     weights_ = options_.weights.value_or(engine_.dtype);
+  }
+
+  /// The draft's run, whose tokens must be the ids of this one.
+  void load_draft() {
+    draft_.emplace(train::load_run(options_.draft));
+    for (const std::string& each : draft_->notes) {
+      note(common_, each);
+    }
+    check_input(draft_->tokenizer->hash() == loaded_.tokenizer->hash(),
+                "--draft {} has another tokenizer than {}: its tokens are not the same",
+                options_.draft, options_.run);
   }
 
   /// What nobody asked for must not be refused: learned positions give what room they have.
@@ -158,27 +176,67 @@ class Generation {
     }
   }
 
+  infer::Generated generate(const train::InterruptWatch& interrupt) {
+    const auto on_token = [&](int64_t row, int32_t token) {
+      return take(texts_[static_cast<size_t>(row)], token) && !interrupt.requested();
+    };
+    if (searches()) {
+      infer::Beams found = infer::beam_search(
+          *loaded_.model, ids_, engine_,
+          [this](int64_t, std::span<const int32_t> tokens) { return ends_in_stop(tokens); },
+          [&interrupt] { return !interrupt.requested(); });
+      for (size_t row = 0; row < texts_.size(); ++row) {
+        for (const int32_t token : found.best.tokens[row]) {
+          take(texts_[row], token);
+        }
+      }
+      scores_ = std::move(found.scores);
+      return std::move(found.best);
+    }
+    return draft_ ? infer::speculate(*loaded_.model, *draft_->model, ids_, engine_, on_token)
+                  : infer::generate(*loaded_.model, ids_, engine_, on_token);
+  }
+
+  /// Whether the last token completed a stop text.
+  bool ends_in_stop(std::span<const int32_t> tokens) const {
+    size_t longest = 0;
+    for (const std::string& stop : options_.stops) {
+      longest = std::max(longest, stop.size());
+    }
+    const size_t reach = loaded_.tokenizer->token_bytes(tokens.back()).size() + longest;
+    std::string tail;
+    for (auto token = tokens.rbegin(); token != tokens.rend() && tail.size() < reach; ++token) {
+      tail.insert(0, loaded_.tokenizer->token_bytes(*token));
+    }
+    return std::any_of(options_.stops.begin(), options_.stops.end(), [&](const std::string& stop) {
+      return tail.find(stop) != std::string::npos;
+    });
+  }
+
   /// Adds a token to a text; returns whether the text goes on.
   bool take(Text& text, int32_t token) {
     const std::string shown = text.stream.push(loaded_.tokenizer->token_bytes(token));
     text.shown += shown;
     ++text.tokens;
-    if (streams() && !shown.empty()) {
+    if (streams() && !searches() && !shown.empty()) {
       print(shown);
     }
     return !text.stream.stopped();
   }
 
-  void finish(const infer::Generated& result, const infer::GenerationPlan& plan) {
+  void finish(const infer::Generated& result) {
     for (Text& text : texts_) {
       const std::string rest = text.stream.finish();
       text.shown += rest;
       if (streams()) {
-        print(rest + '\n');
+        print((searches() ? text.shown : rest) + '\n');
       }
     }
+    if (options_.stats) {
+      complete_report(result.stats);
+    }
     if (common_.json) {
-      print_json(json(result, plan));
+      print_json(json(result));
       return;
     }
     for (size_t row = 0; row < texts_.size() && !streams(); ++row) {
@@ -189,26 +247,36 @@ class Generation {
                         text.shown));
     }
     if (options_.stats) {
-      print_stats(result.stats, plan);
+      for (const std::string& line : stats_lines(report_)) {
+        complain(line);  // on stderr: stdout holds the text
+      }
     }
   }
 
-  /// On stderr: stdout holds the text.
-  void print_stats(const infer::GenerateStats& s, const infer::GenerationPlan& plan) const {
-    complain(fmt::format("prefill  {} tokens at {:.1f} tokens/s", s.prefill_tokens,
-                         rate(s.prefill_tokens, s.prefill_seconds)));
-    complain(fmt::format("decode   {} tokens at {:.1f} tokens/s", s.decode_tokens,
-                         rate(s.decode_tokens, s.decode_seconds)));
-    complain(fmt::format("weights  {} bytes in {}, read once in a pass", weight_bytes(),
-                         name_of_weights(weights_)));
-    complain(plan.slots == 0 ? std::string("cache    none: every token recomputes its sequence")
-                             : fmt::format("cache    {} bytes held; by the formula {}",
-                                           s.cache_bytes_held, plan.cache_formula));
-    complain(fmt::format("passes   {} of the model; {} tape nodes", s.passes, s.tape_nodes));
+  void complete_report(const infer::GenerateStats& stats) {
+    report_.stats = stats;
+    report_.weights = name_of_weights(weights_);
+    report_.weight_bytes = loaded_.model->weight_bytes(engine_.dtype);
+    report_.beams = options_.beams;
+    if (draft_) {
+      time_plain();
+    }
   }
 
-  nlohmann::ordered_json json(const infer::Generated& result,
-                              const infer::GenerationPlan& plan) const {
+  /// Draws some tokens without the draft, to say how much faster it was.
+  void time_plain() {
+    constexpr int64_t kEnough = 64;
+    infer::GenerateOptions plain = engine_;
+    plain.draft_tokens = 0;
+    plain.tokens = std::min(kEnough, engine_.tokens);
+    const infer::GenerateStats stats =
+        infer::generate(*loaded_.model, ids_, plain, [](int64_t, int32_t) { return true; }).stats;
+    report_.drafted = true;
+    report_.plain_tokens = stats.decode_tokens;
+    report_.plain_seconds = stats.decode_seconds;
+  }
+
+  nlohmann::ordered_json json(const infer::Generated& result) const {
     nlohmann::ordered_json texts = nlohmann::ordered_json::array();
     for (size_t row = 0; row < texts_.size(); ++row) {
       const Text& text = texts_[row];
@@ -220,21 +288,13 @@ class Generation {
            {"tokens", text.tokens},
            {"stopped", text.stream.stopped()},
            {"log_prob_nats", std::accumulate(log_probs.begin(), log_probs.end(), 0.0)}});
+      if (searches()) {
+        texts.back()["score"] = scores_[row];
+      }
     }
     nlohmann::ordered_json out = {{"texts", texts}};
     if (options_.stats) {
-      const infer::GenerateStats& s = result.stats;
-      out["stats"] = {{"prefill_tokens", s.prefill_tokens},
-                      {"prefill_tokens_per_s", rate(s.prefill_tokens, s.prefill_seconds)},
-                      {"decode_tokens", s.decode_tokens},
-                      {"decode_tokens_per_s", rate(s.decode_tokens, s.decode_seconds)},
-                      {"passes", s.passes},
-                      {"weights", name_of_weights(weights_)},
-                      {"weight_bytes_per_pass", weight_bytes()},
-                      {"cache_tokens", plan.slots},
-                      {"cache_bytes", s.cache_bytes_held},
-                      {"cache_bytes_formula", plan.cache_bytes},
-                      {"tape_nodes", s.tape_nodes}};
+      out["stats"] = stats_json(report_);
     }
     return out;
   }
@@ -242,11 +302,14 @@ class Generation {
   const GenerateArguments& options_;
   const Common& common_;
   const train::LoadedRun loaded_;
+  std::optional<train::LoadedRun> draft_;
   std::vector<std::string> prompts_, prompt_shown_;
   infer::Sequences ids_;     // one per text
   std::vector<Text> texts_;  // prompt by prompt, its samples together
   infer::GenerateOptions engine_;
   DType weights_ = DType::f32;  // of the matrices
+  std::vector<double> scores_;  // of beams
+  GenerateReport report_;
 };
 
 }  // namespace

@@ -24,6 +24,29 @@ DType read_weights(const std::string& text) {
   throw InputError(fmt::format("--weights is {}, but must be f32, bf16 or int8", text));
 }
 
+/// Beams draw nothing, so that `drawing` has no meaning beside them.
+void add_beams(CLI::App& app, GenerateArguments& to, const std::vector<CLI::Option*>& drawing) {
+  CLI::Option* const beams = add_whole(
+      app, "--beams", to.beams, 1, 100000,
+      "search: follow the N likeliest continuations and print the best, drawing nothing", "none");
+  for (CLI::Option* const option : drawing) {
+    beams->excludes(option);
+  }
+  add_number(
+      app, "--length-penalty", to.length_penalty, -10, 10,
+      "a continuation's score is its log-probability over its tokens to this power; 0: as it "
+      "is")
+      ->needs(beams);
+  CLI::Option* const draft =
+      app.add_option("--draft", to.draft,
+                     "a smaller run with the same tokenizer that guesses tokens ahead, for RUN to "
+                     "judge: faster, and distributed as without it")
+          ->type_name("RUN")
+          ->excludes(beams);
+  add_whole(app, "--draft-tokens", to.draft_tokens, 1, 1000, "tokens that it guesses at a time")
+      ->needs(draft);
+}
+
 }  // namespace
 
 std::string_view name_of_weights(DType type) {
@@ -47,18 +70,24 @@ void add_generate_options(CLI::App& app, Common& common, GenerateArguments& to) 
       ->type_name("FILE");
   add_whole(app, "--tokens", to.tokens, 0, kMost, "new tokens of each text, at most",
             "200, or the room that learned positions leave");
-  add_number(app, "--temperature", to.temperature, 0, 1e30,
-             "divides the logits first; 0: always the likeliest token, the lowest id of equals");
-  add_whole(app, "--top-k", to.top_k, 0, kMost,
-            "then keep the K likeliest, exactly, the lowest ids of equals; 0: all");
-  add_number(app, "--top-p", to.top_p, 0, 1,
-             "then keep the fewest of the likeliest that reach this probability");
-  add_number(app, "--min-p", to.min_p, 0, 1,
-             "then keep those at least X times as likely as the likeliest");
+  CLI::Option* const temperature = add_number(
+      app, "--temperature", to.temperature, 0, 1e30,
+      "divides the logits first; 0: always the likeliest token, the lowest id of equals");
+  CLI::Option* const top_k =
+      add_whole(app, "--top-k", to.top_k, 0, kMost,
+                "then keep the K likeliest, exactly, the lowest ids of equals; 0: all");
+  CLI::Option* const top_p =
+      add_number(app, "--top-p", to.top_p, 0, 1,
+                 "then keep the fewest of the likeliest that reach this probability");
+  CLI::Option* const min_p =
+      add_number(app, "--min-p", to.min_p, 0, 1,
+                 "then keep those at least X times as likely as the likeliest");
   add_whole(app, "--seed", to.seed, 0, std::numeric_limits<int64_t>::max(),
             "of the random numbers; each text has a stream of its own");
-  add_whole(app, "--samples", to.samples, 1, 10000, "texts of each prompt");
+  CLI::Option* const samples =
+      add_whole(app, "--samples", to.samples, 1, 10000, "texts of each prompt");
   add_repeated(app, "--stop", to.stops, "a text ends before this; may be repeated", "TEXT");
+  add_beams(app, to, {temperature, top_k, top_p, min_p, samples});
   app.add_option("--cache", to.cache, std::string(infer::kCacheSpecHelp))
       ->type_name("SPEC")
       ->default_str("static");

@@ -15,10 +15,12 @@ namespace headroom::cli {
 struct GenerateArguments {
   static constexpr int64_t kNotGiven = -1, kDefaultTokens = 200;
 
-  std::string run, prompt_file, cache = "static";
+  std::string run, prompt_file, cache = "static", draft;
   std::vector<std::string> prompts, stops;
   int64_t tokens = kNotGiven, top_k = 0, seed = 1, samples = 1;
-  double temperature = 0.8, top_p = 1, min_p = 0;
+  int64_t beams = 0;  // 0: none, tokens are drawn
+  int64_t draft_tokens = 4;
+  double temperature = 0.8, top_p = 1, min_p = 0, length_penalty = 1;
   std::optional<DType> weights;  // absent: the type of the activations
   bool stats = false;
 };

@@ -55,10 +55,11 @@ configs::ModelConfig with_layers(const configs::ModelConfig& model, int64_t laye
 }  // namespace
 
 int64_t cache_bytes(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
-                    configs::KVTypes types) {
+                    configs::KVTypes types, std::span<const int64_t> prefixes) {
   configs::Count sum;
-  for (const auto& [layers, slots] : alike_layers(model, table)) {
-    sum += configs::cache_bytes(with_layers(model, layers), slots, batch, types);
+  for (int64_t i = 0; i < model.n_layer; ++i) {
+    sum += configs::Count(configs::cache_bytes_per_token(model, types)) *
+           planned_slots(layer_table(model, i, table), batch, prefixes);
   }
   return sum.value();
 }

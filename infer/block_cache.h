@@ -23,9 +23,10 @@ struct AlikeLayers {
 std::vector<AlikeLayers> alike_layers(const configs::ModelConfig& model, const BlockTable& table);
 
 /// configs::cache_bytes() of the slots that each layer has, summed, and the formula as text. This
-/// is what a BlockCache whose sequences share nothing holds.
+/// is what a BlockCache holds whose sequences share nothing; of one whose sequences share
+/// `prefixes` as BlockMap's do, cache_bytes() alone knows.
 int64_t cache_bytes(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
-                    configs::KVTypes types);
+                    configs::KVTypes types, std::span<const int64_t> prefixes = {});
 std::string cache_formula(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
                           configs::KVTypes types);
 

@@ -13,20 +13,24 @@ constexpr int64_t kBlock = kernels::KVView::kBlock;
 
 }  // namespace
 
+int64_t planned_slots(const BlockTable& table, int64_t batch, std::span<const int64_t> prefixes) {
+  const auto groups = static_cast<int64_t>(prefixes.size());
+  check(groups == 0 || batch % groups == 0, "[cache] {} sequences can't make {} groups", batch,
+        groups);
+  int64_t slots = batch * table.slots();
+  for (const int64_t prefix : prefixes) {
+    slots -= (batch / groups - 1) * table.kept_blocks(prefix) * kBlock;
+  }
+  return slots;
+}
+
 BlockMap::BlockMap(const BlockTable& table, int64_t batch, std::span<const int64_t> prefixes)
     : table_(table),
       held_(static_cast<size_t>(batch), std::vector<Held>(static_cast<size_t>(table.places()))) {
-  const int64_t whole = table.slots() / kBlock, rest = table.slots() % kBlock;
-  int64_t count = batch * whole;
-  if (!prefixes.empty()) {
-    const auto groups = static_cast<int64_t>(prefixes.size());
-    check(batch % groups == 0, "[cache] {} sequences can't make {} groups", batch, groups);
-    for (const int64_t prefix : prefixes) {
-      count -= (batch / groups - 1) * table.kept_blocks(prefix);
-    }
-  }
+  const int64_t rest = table.slots() % kBlock, last = rest > 0 ? batch : 0;
+  const int64_t count = (planned_slots(table, batch, prefixes) - last * rest) / kBlock;
   add_blocks(count, kBlock, free_);
-  add_blocks(rest > 0 ? batch : 0, rest, free_last_);
+  add_blocks(last, rest, free_last_);
 }
 
 void BlockMap::add_blocks(int64_t count, int64_t size, std::vector<int32_t>& free) {

@@ -10,12 +10,14 @@
 
 namespace headroom::infer {
 
+/// Slots of `batch` sequences with the places of `table`. `prefixes` cuts the batch into as many
+/// groups of neighbours, each of which will share its first prefixes[i] tokens for good: their
+/// blocks are counted once. Without any it is batch * table.slots().
+int64_t planned_slots(const BlockTable& table, int64_t batch, std::span<const int64_t> prefixes);
+
 class BlockMap {
  public:
-  /// Blocks for `batch` sequences, each with the places of `table`. `prefixes` cuts the batch into
-  /// as many groups of neighbours, each of which will share its first prefixes[i] tokens for good:
-  /// these are counted once. Without any, sequences have blocks of their own and the slots are
-  /// batch * table.slots().
+  /// Blocks with planned_slots().
   BlockMap(const BlockTable& table, int64_t batch, std::span<const int64_t> prefixes = {});
 
   const BlockTable& table() const { return table_; }

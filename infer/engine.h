@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "infer/block_table.h"
 #include "infer/cache_spec.h"
-#include "infer/forward.h"
+#include "infer/decoder.h"
 #include "infer/sampler.h"
 
 namespace headroom::infer {
@@ -20,16 +20,20 @@ struct GenerateOptions {
   DType dtype = DType::f32;  // of activations and cache: f32 or bf16; f64 for a model in f64
   int64_t vocabulary = 0;    // ids below it may be chosen: the tokenizer's size, where the model
                              // has rows to spare; 0: all
+  int64_t beams = 1;         // infer/beam.h: hypotheses of each prompt
+  double length_penalty = 1;
+  int64_t draft_tokens = 0;  // infer/speculate.h: tokens that a draft model guesses at a time
 };
 
 /// How one batch of prompts will be run.
 struct GenerationPlan {
   kernels::AttentionMask mask;
-  int64_t slots = 0;        // per sequence; 0 without a cache
-  int64_t cache_bytes = 0;  // by the formula, for `slots` tokens of every sequence, or fewer in
-                            // layers with a window of their own
-  std::string cache_formula;
-  std::string note;  // what the user should be told; empty: nothing
+  int64_t slots = 0;           // per sequence; 0 without a cache
+  int64_t cache_bytes = 0;     // by the formula: infer::cache_bytes()
+  std::string cache_formula;   // with its factors, where sequences share nothing
+  int64_t separate_bytes = 0;  // what it comes to then
+  std::string note;            // what the user should be told; empty: nothing
+  DecoderRoom room;            // `batch` sequences: beams times prompts
 };
 
 /// Sinks kept beside the window that a rope model gets past block_size (arXiv 2309.17453).
@@ -50,9 +54,14 @@ using OnToken = std::function<bool(int64_t row, int32_t token)>;
 struct GenerateStats {
   int64_t prefill_tokens = 0, decode_tokens = 0;  // given to the model
   double prefill_seconds = 0, decode_seconds = 0;
-  int64_t passes = 0;            // of the model; a prompt's chunks count one each
-  int64_t cache_bytes_held = 0;  // by the cache's own count
-  int64_t tape_nodes = 0;        // the most alive after any step: 0
+  Work work;
+  int64_t logit_rows_used = 0;        // rows of logits from which a token was chosen or judged
+  int64_t cache_bytes_held = 0;       // by the cache's own count
+  int64_t cache_bytes_most = 0;       // in blocks that sequences held, shared ones once
+  int64_t tape_nodes = 0;             // the most alive after any step: 0
+  Work draft_work;                    // of a draft model
+  int64_t drafted = 0, accepted = 0;  // tokens of a draft model
+  int64_t judged = 0;                 // times that a row's draft was judged by the model
 };
 
 struct Generated {
@@ -65,5 +74,17 @@ struct Generated {
 /// from its own random stream, and a row that has ended is given nothing more.
 Generated generate(const nn::GPT& model, const Sequences& prompts, const GenerateOptions& options,
                    const OnToken& on_token);
+
+/// What generate(), beam_search() and speculate() have in common: prompts and options checked, and
+/// a decoder with room for them; nullptr when there is nothing to do.
+std::unique_ptr<Decoder> start_decoder(const nn::GPT& model, const Sequences& prompts,
+                                       const GenerateOptions& options);
+/// Gives the prompts, in `rows`, to the decoder and counts that.
+Tensor prefill(Decoder& decoder, const Sequences& rows, GenerateStats& stats);
+/// What is known when the last token has been chosen.
+void finish_stats(Decoder& decoder, GenerateStats& stats);
+/// The logits (V) of row n of (N, V), of the ids that may be chosen, on the host.
+Tensor logits_of(const Tensor& logits, int64_t n, const GenerateOptions& options);
+int64_t count_tokens(const Sequences& tokens);
 
 }  // namespace headroom::infer

@@ -74,28 +74,37 @@ void feed_whole(const nn::GPT& model, const Sequences& tokens, kernels::Attentio
 OnHidden LastRows::keeper() {
   return [this](int64_t sequence, int64_t first, const Tensor& rows) {
     const auto b = static_cast<size_t>(sequence);
-    if (first + rows.dim(0) == static_cast<int64_t>(tokens_[b].size())) {
-      rows_[b] = rows.rows(rows.dim(0) - 1, rows.dim(0)).clone();
+    const auto given = static_cast<int64_t>(tokens_[b].size());
+    const int64_t kept = std::min(most_, given), skipped = given - kept;
+    if (first + rows.dim(0) <= skipped) {
+      return;
     }
+    if (!rows_[b].defined()) {
+      rows_[b] = Tensor::empty({kept, rows.dim(1)}, rows.dtype(), rows.device());
+    }
+    const int64_t begin = std::max<int64_t>(0, skipped - first), to = first + begin - skipped;
+    rows_[b].rows(to, to + rows.dim(0) - begin).copy_from(rows.rows(begin, rows.dim(0)));
   };
 }
 
 Tensor LastRows::logits(const nn::GPT& model) const {
-  const auto given =
-      std::count_if(rows_.begin(), rows_.end(), [](const Tensor& row) { return row.defined(); });
+  int64_t given = 0;
+  Tensor some;
+  for (const Tensor& rows : rows_) {
+    given += rows.defined() ? rows.dim(0) : 0;
+    some = rows.defined() ? rows : some;
+  }
   check(given > 0, "[generate] no sequence was given a token");
-  const Tensor& some =
-      *std::find_if(rows_.begin(), rows_.end(), [](const Tensor& row) { return row.defined(); });
-  Tensor last = Tensor::empty({given, some.dim(1)}, some.dtype(), some.device());
+  Tensor all = Tensor::empty({given, some.dim(1)}, some.dtype(), some.device());
   int64_t n = 0;
-  for (const Tensor& row : rows_) {
-    if (row.defined()) {
-      last.rows(n, n + 1).copy_from(row);
-      ++n;
+  for (const Tensor& rows : rows_) {
+    if (rows.defined()) {
+      all.rows(n, n + rows.dim(0)).copy_from(rows);
+      n += rows.dim(0);
     }
   }
   const autograd::NoGrad no_grad;
-  return model.head(nn::Variable(last)).value();
+  return model.head(nn::Variable(all)).value();
 }
 
 }  // namespace headroom::infer

@@ -33,17 +33,20 @@ void feed(const nn::GPT& model, nn::KVCache& cache, const Sequences& tokens, int
 void feed_whole(const nn::GPT& model, const Sequences& tokens, kernels::AttentionMask mask,
                 DType dtype, const OnHidden& on_hidden);
 
-/// Keeps the hidden row of each sequence's last token, so that the head is computed for no other.
+/// Keeps the hidden rows of each sequence's last tokens, so that the head is computed for no other.
 class LastRows {
  public:
-  explicit LastRows(const Sequences& tokens) : tokens_(tokens), rows_(tokens.size()) {}
+  /// Of the last `most` tokens that a sequence is given, or of all where they are fewer.
+  explicit LastRows(const Sequences& tokens, int64_t most = 1)
+      : tokens_(tokens), most_(most), rows_(tokens.size()) {}
   OnHidden keeper();
-  /// Logits (N, V) in the compute type for the N sequences that were given tokens, in order.
+  /// Logits (N, V) in the compute type for the N rows of all sequences, in order.
   Tensor logits(const nn::GPT& model) const;
 
  private:
   const Sequences& tokens_;
-  std::vector<Tensor> rows_;  // (1, C); absent where nothing was given
+  int64_t most_;
+  std::vector<Tensor> rows_;  // (n, C); absent where nothing was given
 };
 
 }  // namespace headroom::infer

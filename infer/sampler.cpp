@@ -46,6 +46,14 @@ kernels::Largest largest(const Tensor& logits, int64_t row, int64_t index) {
   return largest;
 }
 
+/// The probabilities up to a common factor. The largest logit is taken away before the division: 0
+/// / tiny is 0, the rest go to -inf.
+Tensor weights_of(const Tensor& logits, const kernels::Largest& best, double temperature) {
+  Tensor weights = Tensor::empty(logits.shape(), logits.dtype());
+  kernels::backend(kCpu).exp_weights(logits, best.value, temperature, weights);
+  return weights;
+}
+
 double total_weight(const std::vector<Candidate>& candidates) {
   return std::accumulate(candidates.begin(), candidates.end(), 0.0,
                          [](double sum, const Candidate& c) { return sum + c.weight; });
@@ -125,16 +133,40 @@ void check_options(const SamplingOptions& options) {
               "[sampler] --min-p is {}, but must be from 0 to 1 (0: all tokens)", options.min_p);
 }
 
+std::vector<double> probabilities(const Tensor& logits, const SamplingOptions& options, int64_t row,
+                                  int64_t index) {
+  const kernels::Largest best = largest(logits, row, index);
+  std::vector<double> result(static_cast<size_t>(logits.numel()), 0.0);
+  if (options.temperature == 0) {
+    result[static_cast<size_t>(best.index)] = 1;
+    return result;
+  }
+  const std::vector<Candidate> left =
+      candidates(logits, weights_of(logits, best, options.temperature), options);
+  const double total = total_weight(left);
+  for (const Candidate& c : left) {
+    result[static_cast<size_t>(c.token)] = c.weight / total;
+  }
+  return result;
+}
+
+std::vector<double> log_probabilities(const Tensor& logits, int64_t row, int64_t index) {
+  const double log_sum = largest(logits, row, index).log_sum;
+  std::vector<double> result;
+  for (int64_t i = 0; i < logits.numel(); ++i) {
+    result.push_back(element(logits, i) - log_sum);
+  }
+  return result;
+}
+
 Choice choose(const Tensor& logits, const SamplingOptions& options, int64_t row, int64_t index) {
   const kernels::Largest best = largest(logits, row, index);
   int64_t token = best.index;
   if (options.temperature > 0) {
     const RandomStream stream(options.seed, "sampling", static_cast<uint64_t>(row),
                               static_cast<uint64_t>(index));
-    // The largest logit is taken away before the division: 0 / tiny is 0, the rest go to -inf.
-    Tensor weights = Tensor::empty(logits.shape(), logits.dtype());
-    kernels::backend(kCpu).exp_weights(logits, best.value, options.temperature, weights);
-    token = draw(logits, weights, options, stream.uniform(0)).value_or(token);
+    token = draw(logits, weights_of(logits, best, options.temperature), options, stream.uniform(0))
+                .value_or(token);
   }
   return {static_cast<int32_t>(token), element(logits, token) - best.log_sum};
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -38,5 +39,12 @@ struct Choice {
 /// stream of (seed, row): what other rows there are, and what they drew, changes nothing. Throws
 /// Error naming a logit that is NaN or +inf.
 Choice choose(const Tensor& logits, const SamplingOptions& options, int64_t row, int64_t index);
+
+/// The probability (V) with which choose() draws each token; at temperature 0 the likeliest has all
+/// of it. `row` and `index` only name what is wrong with the logits.
+std::vector<double> probabilities(const Tensor& logits, const SamplingOptions& options, int64_t row,
+                                  int64_t index);
+/// Natural logarithm of the probability that the model gave each token (V), at temperature 1.
+std::vector<double> log_probabilities(const Tensor& logits, int64_t row, int64_t index);
 
 }  // namespace headroom::infer

@@ -98,7 +98,7 @@ TEST(Engine, StopsWhenEveryRowHasEnded) {
       });
   EXPECT_EQ(result.tokens[0].size(), 1U);
   EXPECT_EQ(result.tokens[1].size(), 5U);
-  EXPECT_EQ(result.stats.passes, 1 + 4);
+  EXPECT_EQ(result.stats.work.passes, 1 + 4);
 }
 
 /// GEN-09: what is promised. Repeats are the same; copies within a batch are the same; a row's
@@ -192,7 +192,7 @@ TEST(Engine, CountsWhatItDid) {
   const auto got = run(*model, {tokens(1100, 1), tokens(3, 2)}, greedy(7));
   EXPECT_EQ(got.stats.prefill_tokens, 1103);
   EXPECT_EQ(got.stats.decode_tokens, 12);
-  EXPECT_EQ(got.stats.passes, 3 + 6);  // 1100 tokens in chunks of 512
+  EXPECT_EQ(got.stats.work.passes, 3 + 6);  // 1100 tokens in chunks of 512
   EXPECT_GT(got.stats.prefill_seconds, 0);
   EXPECT_GT(got.stats.decode_seconds, 0);
 }
