@@ -141,7 +141,7 @@ TEST(Generate, RefusesOptionsWithoutMeaning) {
       {{"--stop", ""}, "--stop is empty"},
       {{"--weights", "int4"}, "--weights is int4, but must be f32, bf16 or int8"},
       {{"--cache", "dynamic"}, "\"dynamic\" is no kind of cache"},
-      {{"--cache", "static,dtype=int8"}, "\"dtype=int8\""},
+      {{"--cache", "static,dtype=int3"}, "int3"},
       {{"--prompt", "abé"}, "'é' (U+00E9)"},
       {{"--prompt-file", "/nowhere/prompt"}, "/nowhere/prompt"},
       {{"--set", "model.block_size=2000000000", "--tokens", "1999999000"}, "--tokens"},
