@@ -60,8 +60,7 @@ void TrainingProgress::evaluated(int64_t step, const train::Evaluation& e, bool 
 
 void TrainingProgress::run_begins(const experiments::RunPosition& run) {
   prefix_ = fmt::format("{}/{} ", run.index, run.count);
-  line_.line(fmt::format("run {} of {}: n_kv_head {}, seed {}", run.index, run.count, run.n_kv_head,
-                         run.seed));
+  line_.line(fmt::format("run {} of {}: {}, seed {}", run.index, run.count, run.title, run.seed));
 }
 
 void TrainingProgress::run_ended(const experiments::Sweep& sweep,

@@ -42,11 +42,13 @@ Action add_sweep(CLI::App& app, Common& common) {
   add_training_options(
       app, *options, common, "the sweep's folder", "DIR",
       "runs/ and the config's name, or the sweep's folder given as CONFIG",
-      "go on with the folder's sweep; sweep.seeds and sweep.n_kv_head may have grown");
+      "go on with the folder's sweep; sweep.seeds, sweep.n_kv_head and sweep.also may have grown");
   set_footer(app,
              "  headroom sweep configs/gqa-quick.yaml --out runs/quick\n"
              "  headroom sweep configs/gqa-quick.yaml --out runs/quick --resume --set "
-             "'sweep.seeds=[1,2,3]'\n\n"
+             "'sweep.seeds=[1,2,3]'\n"
+             "  headroom sweep configs/gqa-quick.yaml --set 'sweep.also=[mla,window,learned-sink]'"
+             "\n\n"
              "Writes report.html, results.json and results.csv into DIR after every run. Ctrl-C "
              "finishes the step and saves (status 130).",
              true);

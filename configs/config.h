@@ -224,6 +224,7 @@ struct TrainConfig {
 
 struct SweepConfig {
   std::vector<int64_t> n_kv_head = {8, 4, 2, 1};  // the published comparison
+  std::vector<Relief> also = {};                  // the published comparison has no more
   std::vector<int64_t> seeds = {1, 2, 3};         // the fewest that give an interval worth reading
   Fairness fair = Fairness::same_shape;           // as published
 
@@ -232,6 +233,7 @@ struct SweepConfig {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit(Field{"n_kv_head", "the models to compare", 1, kMaxSize}, self.n_kv_head);
+    visit(Field{"also", "more models, with multi-head attention but for this"}, self.also);
     visit(Field{"seeds", "each model is trained once per seed", 0, 9007199254740992.0}, self.seeds);
     visit(Field{"fair", "what stays equal across the models"}, self.fair);
   }

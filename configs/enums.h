@@ -108,6 +108,14 @@ constexpr Spellings<Fairness, 3> spellings(Fairness) {
            {Fairness::same_cache, "same-cache"}}};
 }
 
+/// Rows of a sweep beside those of n_kv_head: other ways to a smaller cache, and what keeps a
+/// window from losing quality; configs/variants.h.
+enum class Relief { mla, window, learned_sink };
+constexpr Spellings<Relief, 3> spellings(Relief) {
+  return {
+      {{Relief::mla, "mla"}, {Relief::window, "window"}, {Relief::learned_sink, "learned-sink"}}};
+}
+
 /// Where training runs. cuda is a word the reader knows, so that it can say why it refuses it.
 enum class DeviceKind { cpu, cuda };
 constexpr Spellings<DeviceKind, 2> spellings(DeviceKind) {

@@ -74,18 +74,6 @@ bool read(const YAML::Node& node, std::string& value) {
   value = node.Scalar();
   return true;
 }
-bool read(const YAML::Node& node, std::vector<int64_t>& value) {
-  if (!node.IsSequence()) {
-    return false;
-  }
-  value.clear();
-  for (const YAML::Node& item : node) {
-    if (!read(item, value.emplace_back())) {
-      return false;
-    }
-  }
-  return true;
-}
 template <class E>
 requires std::is_enum_v<E>
 bool read(const YAML::Node& node, E& value) {
@@ -96,6 +84,20 @@ bool read(const YAML::Node& node, E& value) {
     }
   }
   return false;
+}
+
+template <class T>
+bool read(const YAML::Node& node, std::vector<T>& value) {
+  if (!node.IsSequence()) {
+    return false;
+  }
+  value.clear();
+  for (const YAML::Node& item : node) {
+    if (!read(item, value.emplace_back())) {
+      return false;
+    }
+  }
+  return true;
 }
 
 /// Puts `node` into the field `section`.`key`.

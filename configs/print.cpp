@@ -26,6 +26,11 @@ nlohmann::ordered_json to_json(const Config& config) {
     auto& slot = json[std::string(section)][std::string(field.name)];
     if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(value)>>) {
       slot = name_of(value);
+    } else if constexpr (kIsListOfChoices<std::remove_cvref_t<decltype(value)>>) {
+      slot = nlohmann::ordered_json::array();
+      for (const auto each : value) {
+        slot.push_back(name_of(each));
+      }
     } else {
       slot = value;
     }

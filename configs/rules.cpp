@@ -1,6 +1,8 @@
 // Ranges and the rules between keys.
 #include "configs/rules.h"
 
+#include <algorithm>
+
 #include "configs/value.h"
 #include "tensor/check.h"
 
@@ -62,8 +64,11 @@ std::optional<Problem> width_problem(const ModelConfig& m) {
 }
 
 /// Under mla every query head has keys and values of its own, made from the latent.
-std::optional<Problem> latent_problem(const ModelConfig& m) {
+std::optional<Problem> latent_problem(const ModelConfig& m, const SweepConfig& sweep) {
   if (!m.mla()) {
+    if (std::find(sweep.also.begin(), sweep.also.end(), Relief::mla) != sweep.also.end()) {
+      return std::nullopt;  // they are for that row
+    }
     for (const auto& [key, value] : {std::pair("model.kv_rank", m.given_kv_rank),
                                      std::pair("model.rope_head_dim", m.given_rope_head_dim)}) {
       if (value != 0) {
@@ -132,6 +137,29 @@ std::optional<Problem> data_problem(const DataConfig& d) {
   return std::nullopt;
 }
 
+/// A row of a sweep beside those of n_kv_head must differ from them.
+std::optional<Problem> sweep_problem(const Config& config) {
+  const ModelConfig& m = config.model;
+  for (const Relief relief : config.sweep.also) {
+    const auto [key, has] = relief == Relief::mla ? std::pair("model.attention", m.mla())
+                            : relief == Relief::window
+                                ? std::pair("model.window", m.window != 0)
+                                : std::pair("model.sink", m.sink == SinkKind::learned);
+    if (has) {
+      return Problem{{"sweep.also", key},
+                     fmt::format("sweep.also has {}, but by {} every model of the sweep has it",
+                                 name_of(relief), key)};
+    }
+  }
+  if (!config.sweep.also.empty() && config.sweep.fair == Fairness::same_cache) {
+    return Problem{{"sweep.also", "sweep.fair"},
+                   fmt::format("sweep.also is {} and sweep.fair is same-cache, which only whole "
+                               "numbers of layers could give them: use same-shape or same-params",
+                               to_text(config.sweep.also))};
+  }
+  return std::nullopt;
+}
+
 std::optional<Problem> device_problem(const TrainConfig& t) {
   if (t.device == DeviceKind::cuda) {
     return Problem{{"train.device"},
@@ -151,13 +179,16 @@ std::optional<Problem> find_problem(const Config& config) {
     problem = width_problem(config.model);
   }
   if (!problem) {
-    problem = latent_problem(config.model);
+    problem = latent_problem(config.model, config.sweep);
   }
   if (!problem) {
     problem = window_problem(config.model);
   }
   if (!problem) {
     problem = data_problem(config.data);
+  }
+  if (!problem) {
+    problem = sweep_problem(config);
   }
   return problem ? problem : device_problem(config.train);
 }

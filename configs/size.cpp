@@ -267,6 +267,13 @@ int64_t cache_bytes_per_token(const ModelConfig& m, KVTypes types) {
   return (vectors * shape.heads).value();
 }
 
+int64_t mean_cache_bytes_per_token(const ModelConfig& m, KVTypes types) {
+  const int64_t local = local_layers(m);
+  const Count tokens = Count(m.n_layer - local) * m.block_size +
+                       Count(local) * std::min(m.block_size, local_reach(m).value());
+  return (tokens * cache_bytes_per_token(m, types)).value() / m.block_size;
+}
+
 int64_t cache_bytes(const ModelConfig& m, int64_t tokens, int64_t batch, KVTypes types) {
   return (Count(cache_bytes_per_token(m, types)) * m.n_layer * tokens * batch).value();
 }

@@ -78,6 +78,10 @@ int64_t kv_vector_bytes(KVType type, int64_t width);
 /// value), or, where the value is in the key, heads * bytes of a key.
 int64_t cache_bytes_per_token(const ModelConfig& model, KVTypes types);
 
+/// Bytes of the keys and values that a sequence of block_size tokens needs, over block_size: where
+/// no layer has a window, n_layer * cache_bytes_per_token.
+int64_t mean_cache_bytes_per_token(const ModelConfig& model, KVTypes types);
+
 /// The one cache formula: n_layer * cache_bytes_per_token * tokens * batch. With elements of one
 /// size that is 2 (K and V) * n_layer * n_kv_head * head_dim * tokens * batch * bytes per element.
 int64_t cache_bytes(const ModelConfig& model, int64_t tokens, int64_t batch, KVTypes types);

@@ -1,6 +1,7 @@
 // One value of a config as text: how it is printed, and how a message says what it may be.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -44,6 +45,33 @@ inline std::string to_text(const std::vector<int64_t>& value) {
 }
 template <class E>
 requires std::is_enum_v<E> std::string to_text(E value) { return std::string(name_of(value)); }
+template <class E>
+requires std::is_enum_v<E> std::string to_text(const std::vector<E>& value) {
+  std::vector<std::string> names;
+  for (const E each : value) {
+    names.push_back(to_text(each));
+  }
+  return fmt::format("[{}]", fmt::join(names, ", "));
+}
+
+/// Whether T is a list of named choices.
+template <class T>
+inline constexpr bool kIsListOfChoices = false;
+template <class E>
+requires std::is_enum_v<E>
+inline constexpr bool kIsListOfChoices<std::vector<E>> = true;
+
+/// "learned or rope".
+template <class E>
+std::string choices_of() {
+  std::string list;
+  const auto table = spellings(E{});
+  for (size_t i = 0; i < table.size(); ++i) {
+    list += i == 0 ? "" : i + 1 == table.size() ? " or " : ", ";
+    list += table[i].second;
+  }
+  return list;
+}
 
 /// What a field may hold, to follow "must be": "a whole number from 1 to 1024", "learned or rope".
 template <class T>
@@ -57,13 +85,9 @@ std::string allowed(const Field& field) {
   } else if constexpr (std::is_same_v<T, std::string>) {
     return "text";
   } else if constexpr (std::is_enum_v<T>) {
-    std::string list;
-    const auto table = spellings(T{});
-    for (size_t i = 0; i < table.size(); ++i) {
-      list += i == 0 ? "" : i + 1 == table.size() ? " or " : ", ";
-      list += table[i].second;
-    }
-    return list;
+    return choices_of<T>();
+  } else if constexpr (kIsListOfChoices<T>) {
+    return "a list of different ones of " + choices_of<typename T::value_type>();
   } else {
     return fmt::format("a list of different whole numbers from {:.0f} to {:.0f}", field.min,
                        field.max);
@@ -77,19 +101,24 @@ inline bool in_range(const Field& field, int64_t value) {
 inline bool in_range(const Field& field, double value) {
   return value >= field.min && value <= field.max;
 }
-inline bool in_range(const Field& field, const std::vector<int64_t>& value) {
+template <class T>
+bool all_different(const std::vector<T>& value) {
   for (size_t i = 0; i < value.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (value[i] == value[j]) {
-        return false;
-      }
-    }
-    if (!in_range(field, value[i])) {
+    if (std::find(value.begin(), value.begin() + static_cast<std::ptrdiff_t>(i), value[i]) !=
+        value.begin() + static_cast<std::ptrdiff_t>(i)) {
       return false;
     }
   }
-  return !value.empty();
+  return true;
 }
+inline bool in_range(const Field& field, const std::vector<int64_t>& value) {
+  return !value.empty() && all_different(value) &&
+         std::all_of(value.begin(), value.end(),
+                     [&](int64_t each) { return in_range(field, each); });
+}
+template <class E>
+requires std::is_enum_v<E>
+bool in_range(const Field&, const std::vector<E>& value) { return all_different(value); }
 template <class T>
 bool in_range(const Field&, const T&) {
   return true;  // text, choices and flags have no range

@@ -21,6 +21,17 @@ namespace headroom::configs {
 /// n_kv_head.
 Config variant(const Config& base, int64_t n_kv_head, int64_t vocab_size);
 
+/// `base` with multi-head attention but for one relief, its n_layer, n_ff and steps being the
+/// yardstick's:
+///   mla           multi-head latent attention (arXiv 2405.04434), kv_rank and rope_head_dim as in
+///                 base.
+///   window        every layer sees a quarter of block_size, its own token included.
+///   learned_sink  learned sink logits: they cost next to nothing, and show what they do to the
+///   loss.
+/// Under same_params what it saves (or costs) goes to n_ff. Throws InputError for a base that has
+/// the relief, and under same_cache.
+Config relief_variant(const Config& base, Relief relief, int64_t vocab_size);
+
 /// variant() for each of base.sweep.n_kv_head, in that order. Throws InputError, naming the list,
 /// before any work if one of them does not divide n_head.
 std::vector<Config> variants(const Config& base, int64_t vocab_size);

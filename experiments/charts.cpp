@@ -43,14 +43,23 @@ struct CacheAxis {
   std::string settings;
 };
 
+// "\"8\" 13, \"4\" 12".
+std::string tics(const std::map<double, std::string>& words) {
+  std::string list;
+  for (const auto& [x, text] : words) {
+    list += fmt::format("{}\"{}\" {}", list.empty() ? "" : ", ", text, x);
+  }
+  return list;
+}
+
 CacheAxis cache_axis(const Sweep& sweep) {
   const int64_t first = sweep.rows.front().cache_bytes_per_token;
   const bool one_size = std::all_of(sweep.rows.begin(), sweep.rows.end(), [&](const Row& row) {
     return row.cache_bytes_per_token == first;
   });
   CacheAxis axis;
-  std::string below;
-  std::string above;
+  std::map<double, std::string> below;
+  std::map<double, std::string> above;
   Range range;
   for (size_t i = 0; i < sweep.rows.size(); ++i) {
     const Row& row = sweep.rows[i];
@@ -58,16 +67,16 @@ CacheAxis cache_axis(const Sweep& sweep) {
     const double x = one_size ? static_cast<double>(i) : std::log2(bytes);
     axis.x.push_back(x);
     range.include(x);
-    const char* comma = i == 0 ? "" : ", ";
-    below += one_size ? fmt::format("{}\"{}\" {}", comma, row.n_kv_head, x)
-                      : fmt::format("{}\"{:.4g}\" {}", comma, bytes / 1024, x);
-    above += fmt::format("{}\"{}\" {}", comma, one_size ? row.n_layer : row.n_kv_head, x);
+    const std::string place = one_size ? label_of(row) : fmt::format("{:.4g}", bytes / 1024);
+    below[x] = place;
+    std::string& names = above[x];
+    names += (names.empty() ? "" : ", ") + (one_size ? std::to_string(row.n_layer) : label_of(row));
   }
   axis.settings = fmt::format(
       "set border 7\nset xrange [{}:{}]\nset x2range [{}:{}]\nset xtics ({})\nset x2tics ({})\n"
       "set x2label \"{}\" offset 0,-0.5\nset tmargin 3.6\n",
-      range.low - 0.5, range.high + 0.5, range.low - 0.5, range.high + 0.5, below, above,
-      one_size ? "layers" : "n_kv_head");
+      range.low - 0.5, range.high + 0.5, range.low - 0.5, range.high + 0.5, tics(below),
+      tics(above), one_size ? "layers" : "n_kv_head");
   if (one_size) {
     axis.settings +=
         fmt::format("set xlabel \"n_kv_head (each {} of cache per token)\" offset 0,0.7\n",
@@ -134,7 +143,7 @@ std::string bands_script(const Sweep& sweep, const std::vector<std::vector<BandP
     }
     script += "EOD\n";
     const ChartLook& look = chart_look(i);
-    const std::string title = fmt::format("n_kv_head {}", sweep.rows[i].n_kv_head);
+    const std::string title = title_of(sweep.rows[i]);
     fills += fmt::format("$row{} using 1:3:4 with filledcurves lc rgb \"{}\" title \"{}\", ", i,
                          look.color, title);
     lines += fmt::format(
@@ -191,9 +200,9 @@ std::string cache_chart(const Sweep& sweep, const Summary& summary) {
           "$seeds{} using 1:2 with points pt 7 ps 0.35 lc rgb \"#707070\" title \"single seeds\", ",
           i);
     }
-    plots += fmt::format("$row{} using {} lw 2 pt {} ps 1.1 lc rgb \"{}\" title \"n_kv_head {}\", ",
-                         i, several ? "1:2:3 with yerrorbars" : "1:2 with points", look.point_type,
-                         look.color, sweep.rows[i].n_kv_head);
+    plots += fmt::format("$row{} using {} lw 2 pt {} ps 1.1 lc rgb \"{}\" title \"{}\", ", i,
+                         several ? "1:2:3 with yerrorbars" : "1:2 with points", look.point_type,
+                         look.color, title_of(sweep.rows[i]));
   }
   if (losses.empty()) return {};
   plots.resize(plots.size() - 2);

@@ -41,7 +41,7 @@ std::vector<Cell> main_row(const Sweep& sweep, const Summary& summary, size_t i)
   const bool several = sweep.seeds.size() > 1;
   const std::string mean_of = (several ? "mean ± sd, " : "") + seeds_in_words(sweep.seeds.size());
   std::vector<Cell> cells{
-      {"n_kv_head", "", fmt::format("<span>{}{}</span>", row_mark(i), row.n_kv_head), ""}};
+      {"n_kv_head", "", fmt::format("<span>{}{}</span>", row_mark(i), label_of(row)), ""}};
   if (sweep.fair == "same-params") cells.push_back({"n_ff", "", format_count(row.n_ff), "number"});
   if (sweep.fair == "same-cache")
     cells.push_back({"layers", "", std::to_string(row.n_layer), "number"});
@@ -71,7 +71,7 @@ std::string legend_of(const Sweep& sweep, std::optional<size_t> without) {
   std::string items;
   for (size_t i = 0; i < sweep.rows.size(); ++i) {
     if (sweep.rows[i].runs.empty() || i == without) continue;
-    items += fmt::format("<span>{}{}</span>", row_mark(i), sweep.rows[i].n_kv_head);
+    items += fmt::format("<span>{}{}</span>", row_mark(i), label_of(sweep.rows[i]));
   }
   return "<p class=\"legend\"><span>n_kv_head</span>" + items + "</p>\n";
 }
@@ -151,8 +151,8 @@ std::string samples_section(const Sweep& sweep) {
   std::string html;
   for (const Row& row : sweep.rows) {
     if (row.sample.empty()) continue;
-    html += fmt::format("<div><h3>n_kv_head {}</h3><pre>{}</pre></div>\n", row.n_kv_head,
-                        escaped(row.sample));
+    html +=
+        fmt::format("<div><h3>{}</h3><pre>{}</pre></div>\n", title_of(row), escaped(row.sample));
   }
   if (html.empty()) return {};
   return fmt::format(

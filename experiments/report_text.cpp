@@ -28,11 +28,15 @@ std::vector<size_t> rows_with(const Summary& summary, Verdict verdict) {
   return rows;
 }
 
-std::string heads_of(const Sweep& sweep, const std::vector<size_t>& rows) {
+// "n_kv_head 4 and 2", "n_kv_head 2, mla and window".
+std::string names_of(const Sweep& sweep, const std::vector<size_t>& rows) {
   std::vector<std::string> heads;
-  heads.reserve(rows.size());
-  for (const size_t i : rows) heads.push_back(std::to_string(sweep.rows[i].n_kv_head));
-  return listed(heads);
+  std::vector<std::string> others;
+  for (const size_t i : rows) {
+    (differs_in_heads(sweep.rows[i]) ? heads : others).push_back(label_of(sweep.rows[i]));
+  }
+  if (!heads.empty()) others.insert(others.begin(), "n_kv_head " + listed(heads));
+  return listed(others);
 }
 
 std::string heads_in_words(int64_t heads) {
@@ -40,8 +44,11 @@ std::string heads_in_words(int64_t heads) {
 }
 
 std::string cache_sentence(const Sweep& sweep) {
+  std::vector<Row> rows;
+  std::copy_if(sweep.rows.begin(), sweep.rows.end(), std::back_inserter(rows), differs_in_heads);
+  if (rows.empty()) return "The sweep holds no model of another n_kv_head.";
   const auto [fewest, most] =
-      std::minmax_element(sweep.rows.begin(), sweep.rows.end(),
+      std::minmax_element(rows.begin(), rows.end(),
                           [](const Row& a, const Row& b) { return a.n_kv_head < b.n_kv_head; });
   const int64_t low = fewest->cache_bytes_per_token;
   const int64_t high = most->cache_bytes_per_token;
@@ -78,16 +85,15 @@ std::string loss_sentence(const Sweep& sweep, const Summary& summary) {
   std::vector<std::string> parts;
   for (const Verdict verdict : {Verdict::worse, Verdict::better}) {
     for (const size_t i : rows_with(summary, verdict)) {
-      parts.push_back(
-          fmt::format("n_kv_head {} is {}", sweep.rows[i].n_kv_head, summary.rows[i].sentence));
+      parts.push_back(fmt::format("{} is {}", title_of(sweep.rows[i]), summary.rows[i].sentence));
     }
   }
   std::string text = listed(parts);
   const std::vector<size_t> unresolved = rows_with(summary, Verdict::unresolved);
   if (!unresolved.empty()) {
     if (!text.empty()) text += ", while ";
-    text += fmt::format("n_kv_head {} {} no difference that these seeds resolve",
-                        heads_of(sweep, unresolved), unresolved.size() == 1 ? "shows" : "show");
+    text += fmt::format("{} {} no difference that these seeds resolve", names_of(sweep, unresolved),
+                        unresolved.size() == 1 ? "shows" : "show");
   }
   if (!text.empty()) {
     const RowSummary& reference = summary.rows[*summary.reference];

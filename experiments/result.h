@@ -30,16 +30,29 @@ struct SeedRun {
 struct Row {
   std::string name;  ///< unique in the sweep
   int64_t n_kv_head = 0;
-  std::string attention;  ///< "mha" (the reference row), "gqa" or "mqa"
+  std::string attention;  ///< "mha" (the reference row), "gqa", "mqa"; or a configs::Relief's name
   int64_t n_layer = 0;
   int64_t n_ff = 0;
   int64_t params = 0;
   int64_t attention_params_per_layer = 0;
-  int64_t cache_bytes_per_token = 0;  ///< over all layers
+  int64_t cache_bytes_per_token = 0;  ///< over all layers; with windows, of a full block_size
   int64_t tokens = 0;                 ///< training tokens one run is given
   std::vector<SeedRun> runs;          ///< finished ones only, in the order of Sweep::seeds
   std::string sample;  ///< text of the first seed's best model; empty until there is one
 };
+
+/// Whether the row is one of those that differ in n_kv_head alone.
+inline bool differs_in_heads(const Row& row) {
+  return row.attention == "mha" || row.attention == "gqa" || row.attention == "mqa";
+}
+/// What tells the row from the others, under a heading and by itself: "4" and "n_kv_head 4", or
+/// "mla".
+inline std::string label_of(const Row& row) {
+  return differs_in_heads(row) ? std::to_string(row.n_kv_head) : row.attention;
+}
+inline std::string title_of(const Row& row) {
+  return differs_in_heads(row) ? "n_kv_head " + std::to_string(row.n_kv_head) : row.attention;
+}
 
 struct Machine {
   std::string cpu;  ///< model name

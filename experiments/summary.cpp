@@ -83,7 +83,8 @@ void add_published(const Sweep& sweep, Summary& summary) {
   if (sweep.rows[*summary.reference].n_kv_head != kPublished.front().first) return;
   for (size_t i = 0; i < sweep.rows.size(); ++i) {
     for (const auto& [n_kv_head, loss] : kPublished) {
-      if (sweep.rows[i].n_kv_head == n_kv_head) summary.rows[i].published = loss;
+      if (differs_in_heads(sweep.rows[i]) && sweep.rows[i].n_kv_head == n_kv_head)
+        summary.rows[i].published = loss;
     }
   }
 }

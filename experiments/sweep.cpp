@@ -23,9 +23,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool holds_all(const std::vector<int64_t>& list, const std::vector<int64_t>& others) {
+template <class T>
+bool holds_all(const std::vector<T>& list, const std::vector<T>& others) {
   return std::ranges::all_of(
-      others, [&](int64_t other) { return std::ranges::find(list, other) != list.end(); });
+      others, [&](const T& other) { return std::ranges::find(list, other) != list.end(); });
 }
 
 /// Whether a sweep that began with `stored` may go on with another value of `key`.
@@ -36,6 +37,9 @@ bool may_change(const std::string& key, const configs::Config& stored,
   }
   if (key == "sweep.n_kv_head") {
     return holds_all(config.sweep.n_kv_head, stored.sweep.n_kv_head);
+  }
+  if (key == "sweep.also") {
+    return holds_all(config.sweep.also, stored.sweep.also);
   }
   return key == "data.corpus" || key == "train.threads";  // the runs know the text itself
 }
@@ -59,7 +63,7 @@ void check_folder(const configs::Config& config, const SweepOptions& options) {
   for (const auto& difference : configs::differences(before, config)) {
     check_input(may_change(difference.key, before, config),
                 "{} is {} in {} and {} now: a sweep goes on with the config it began with, in "
-                "which only sweep.seeds and sweep.n_kv_head may grow",
+                "which only sweep.seeds, sweep.n_kv_head and sweep.also may grow",
                 difference.key, difference.left, stored.string(), difference.right);
   }
 }
@@ -158,7 +162,8 @@ class Driver {
       if (observer_.stop_requested()) {
         return outcome(true);
       }
-      observer_.run_begins({++index, count, plan_.sweep.rows[run.row].n_kv_head, run.seed});
+      const Row& row = plan_.sweep.rows[run.row];
+      observer_.run_begins({++index, count, row.n_kv_head, run.seed, title_of(row)});
       later_flop_ -= flop(run);
       RunObserver observer(
           observer_,

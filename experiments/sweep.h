@@ -1,5 +1,6 @@
-// The experiment: every n_kv_head with every seed, all else equal, each a training run of its own
-// folder; the table, results.json, results.csv and report.html are rewritten after each run.
+// The experiment: every n_kv_head (and relief) with every seed, all else equal, each a training run
+// of its own folder; the table, results.json, results.csv and report.html are rewritten after each
+// run.
 #pragma once
 
 #include <filesystem>
@@ -18,6 +19,7 @@ struct RunPosition {
   int64_t count = 0;
   int64_t n_kv_head = 0;
   int64_t seed = 0;
+  std::string title;  // title_of() the row
 };
 
 /// Is told of the sweep's runs, and as a train::Observer of each run's own progress; there
@@ -43,10 +45,11 @@ struct SweepOutcome {
 
 /// Runs config.sweep, one seed after another with every n_kv_head in turn, so that a whole
 /// comparison exists as early as possible. Finished runs are kept and an interrupted one goes on
-/// where it was saved; a folder's config may only grow in sweep.seeds and sweep.n_kv_head (and name
-/// another path of the same text, or other threads). A run whose loss is no number counts as
-/// diverged and the others go on. Throws InputError before the first run for what can't be trained
-/// and for a folder that holds something else, and Error when results can't be written.
+/// where it was saved; a folder's config may only grow in sweep.seeds, sweep.n_kv_head and
+/// sweep.also (and name another path of the same text, or other threads). A run whose loss is no
+/// number counts as diverged and the others go on. Throws InputError before the first run for what
+/// can't be trained and for a folder that holds something else, and Error when results can't be
+/// written.
 SweepOutcome run_sweep(const configs::Config& config, const SweepOptions& options,
                        SweepObserver& observer);
 

@@ -26,17 +26,21 @@ constexpr int64_t kSampleTokens = 300;
 constexpr uint64_t kSampleSeed = 1;
 constexpr double kSampleTemperature = 0.8;
 
+/// A row of the sweep's n_kv_head.
 Row make_row(const configs::Config& variant, int64_t vocab_size) {
   const configs::ModelConfig& model = variant.model;
   Row row;
   row.name = fmt::format("kv{}", model.n_kv_head);
   row.n_kv_head = model.n_kv_head;
-  row.attention = model.n_kv_head == model.n_head ? "mha" : model.n_kv_head == 1 ? "mqa" : "gqa";
+  row.attention = model.mla()                       ? "mla"
+                  : model.n_kv_head == model.n_head ? "mha"
+                  : model.n_kv_head == 1            ? "mqa"
+                                                    : "gqa";
   row.n_layer = model.n_layer;
   row.n_ff = model.n_ff();
   row.params = configs::parameter_count(model, vocab_size);
   row.attention_params_per_layer = configs::attention_parameters_per_layer(model);
-  row.cache_bytes_per_token = configs::cache_bytes(model, 1, 1, configs::KVTypes());
+  row.cache_bytes_per_token = configs::mean_cache_bytes_per_token(model, configs::KVTypes());
   row.tokens = variant.train.steps * configs::tokens_per_step(variant);
   return row;
 }
@@ -68,11 +72,19 @@ Plan plan_sweep(const configs::Config& config) {
   Plan plan;
   plan.variants = configs::variants(config, vocab_size);
   for (const configs::Config& variant : plan.variants) {
-    configs::require_training_memory(variant, vocab_size,
-                                     static_cast<int64_t>(size_of(precision.dtype)));
     plan.sweep.rows.push_back(make_row(variant, vocab_size));
+  }
+  for (const configs::Relief relief : config.sweep.also) {
+    plan.variants.push_back(configs::relief_variant(config, relief, vocab_size));
+    Row row = make_row(plan.variants.back(), vocab_size);
+    row.name = row.attention = configs::name_of(relief);
+    plan.sweep.rows.push_back(std::move(row));
+  }
+  for (size_t i = 0; i < plan.variants.size(); ++i) {
+    configs::require_training_memory(plan.variants[i], vocab_size,
+                                     static_cast<int64_t>(size_of(precision.dtype)));
     plan.flop.push_back(
-        configs::step_flop(variant.model, vocab_size, plan.sweep.rows.back().tokens));
+        configs::step_flop(plan.variants[i].model, vocab_size, plan.sweep.rows[i].tokens));
   }
   plan.corpus_hash = corpus.hash;
   plan.prompt = sample_prompt(corpus, *tokenizer);

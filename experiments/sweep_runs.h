@@ -24,11 +24,12 @@ double later_seconds(double later_flop, const Work& done, const Work& current);
 
 /// The sweep's models and its texts, before anything is trained.
 struct Plan {
-  std::vector<configs::Config> variants;  // by n_kv_head, in the config's order; seed not yet set
-  std::vector<int64_t> flop;              // of one run of each
-  Sweep sweep;                            // rows without runs
-  std::string corpus_hash;                // text::Corpus::hash
-  std::string prompt;                     // what the samples go on from
+  /// By n_kv_head, then sweep.also, in the config's order; seed not yet set.
+  std::vector<configs::Config> variants;
+  std::vector<int64_t> flop;  // of one run of each
+  Sweep sweep;                // rows without runs
+  std::string corpus_hash;    // text::Corpus::hash
+  std::string prompt;         // what the samples go on from
 };
 
 /// Reads the corpus and sizes every variant. Throws InputError for what can't be trained: an

@@ -123,7 +123,7 @@ std::string main_table(const Sweep& sweep, const Summary& summary) {
   Column verdict{{"verdict"}};
   for (size_t i = 0; i < sweep.rows.size(); ++i) {
     const Row& row = sweep.rows[i];
-    heads.cells.push_back(std::to_string(row.n_kv_head));
+    heads.cells.push_back(label_of(row));
     size.cells.push_back(std::to_string(same_cache ? row.n_layer : row.n_ff));
     params.cells.push_back(format_count(row.params));
     cache.cells.push_back(format_bytes(row.cache_bytes_per_token));
@@ -149,7 +149,7 @@ std::string second_table(const Sweep& sweep, const Summary& summary) {
     double seconds = 0;
     for (const SeedRun& run : sweep.rows[i].runs) seconds += run.seconds;
     const bool has_p = row.verdict != Verdict::reference && row.delta && row.delta->p;
-    heads.cells.push_back(std::to_string(sweep.rows[i].n_kv_head));
+    heads.cells.push_back(label_of(sweep.rows[i]));
     best.cells.push_back(loss_cell(row.best));
     final.cells.push_back(loss_cell(row.final));
     p.cells.push_back(has_p ? format_p(*row.delta->p) : "-");

@@ -139,6 +139,18 @@ TEST(Load, LatentAttentionDerivesItsWidthsAndRefusesWhatItHasNot) {
               HasSubstr("model.position is learned, which rotates nothing"));
 }
 
+TEST(Load, RowsOfASweepBesideItsHeadsMustDifferFromThem) {
+  EXPECT_EQ(refusal("sweep: {also: [mla, window, learned-sink]}"), "");
+  EXPECT_EQ(refusal("model: {kv_rank: 40}\nsweep: {also: [mla]}"), "");
+  EXPECT_THAT(refusal("model: {kv_rank: 40}\nsweep: {also: [window]}"), HasSubstr("has no latent"));
+  EXPECT_THAT(refusal("model: {window: 8}\nsweep: {also: [window]}"),
+              HasSubstr("by model.window every model of the sweep has it"));
+  EXPECT_THAT(refusal("model: {sink: learned}\nsweep: {also: [learned-sink]}"),
+              HasSubstr("by model.sink every model of the sweep has it"));
+  EXPECT_THAT(refusal("sweep: {also: [mla], fair: same-cache}"),
+              HasSubstr("use same-shape or same-params"));
+}
+
 TEST(Load, WindowsPatternsAndSinksMustBelongTogether) {
   EXPECT_EQ(refusal("model: {window: 8, window_pattern: LLG, sinks: 2, sink: learned}"), "");
   EXPECT_EQ(refusal("model: {sink: learned}"), "");
@@ -306,6 +318,18 @@ TEST(Print, YamlReadsBackAsTheSameConfig) {
   EXPECT_TRUE(parse(to_yaml(Config{})) == Config{});
 }
 
+TEST(Print, AListOfChoicesReadsBack) {
+  const Config c = parse("sweep: {also: [window, learned-sink]}");
+  EXPECT_EQ(c.sweep.also, (std::vector<Relief>{Relief::window, Relief::learned_sink}));
+  EXPECT_THAT(to_yaml(c), HasSubstr("  also: [window, learned-sink]\n"));
+  EXPECT_TRUE(parse(to_yaml(c)) == c);
+  EXPECT_EQ(parse("sweep: {also: []}").sweep.also, std::vector<Relief>());
+  for (const char* bad : {"[mla, mla]", "[gqa]", "mla", "[[mla]]"}) {
+    EXPECT_THAT(refusal(std::string("sweep: {also: ") + bad + "}"),
+                HasSubstr("must be a list of different ones of mla, window or learned-sink"));
+  }
+}
+
 TEST(Print, DifferencesNameEveryKeyThatDiffers) {
   Config c;
   c.model.n_kv_head = 8;
@@ -316,11 +340,11 @@ TEST(Print, DifferencesNameEveryKeyThatDiffers) {
   EXPECT_EQ(found[0].left, "2");
   EXPECT_EQ(found[0].right, "8");
   EXPECT_EQ(found[1].key, "data.corpus");
-  // unusual() changes every key but the device, of which there is one, and rope_head_dim, which
-  // learned positions leave at 0.
+  // unusual() changes every key but the device, of which there is one, rope_head_dim, which learned
+  // positions leave at 0, and sweep.also, whose models it has already.
   size_t keys = 0;
   for_each_field(c, [&](std::string_view, const Field&, const auto&) { ++keys; });
-  EXPECT_EQ(differences(Config{}, unusual()).size(), keys - 2);
+  EXPECT_EQ(differences(Config{}, unusual()).size(), keys - 3);
 }
 
 TEST(Print, ReferenceExplainsEveryKey) {

@@ -231,6 +231,16 @@ TEST(Size, FlopOfWindowsCountTheKeysThatAreSeen) {
             1000000000);
 }
 
+TEST(Size, CachePerTokenOfAModelWithWindowsIsThatOfAFullContext) {
+  const std::string shape = "n_layer: 4, n_head: 2, n_kv_head: 1, n_embd: 8, block_size: 64";
+  const int64_t layer = 2 * 4 * 4;  // K and V of one head of 4 in f32
+  EXPECT_EQ(mean_cache_bytes_per_token(model_of(shape), KVTypes()), 4 * layer);
+  // Two layers hold 16 of 64 tokens.
+  EXPECT_EQ(mean_cache_bytes_per_token(
+                model_of(shape + ", window: 14, sinks: 2, window_pattern: LG"), KVTypes()),
+            2 * layer + 2 * layer / 4);
+}
+
 TEST(Size, FlopOfLatentAttentionAreThoseOfTheAbsorbedForm) {
   const ModelConfig m = model_of(
       "n_layer: 1, n_embd: 8, n_head: 2, n_kv_head: 2, n_ff: 16, block_size: 4, attention: mla, "

@@ -79,6 +79,42 @@ TEST(Variants, SameCacheGivesTheSavingToLayersAtEqualFlop) {
   EXPECT_EQ(all[0].train.warmup_steps, 50);
 }
 
+TEST(Variants, ReliefsChangeMultiHeadAttentionInOneWay) {
+  Config base = published("same-shape");
+  base.sweep.also = {Relief::mla, Relief::window, Relief::learned_sink};
+  base.model.given_kv_rank = 48;
+  for (const Config& each : variants(base, kVocab)) {
+    EXPECT_EQ(each.model.given_kv_rank, 0);  // a latent's
+    EXPECT_FALSE(each.model.mla());
+  }
+  Config expected = base;
+  expected.sweep.also = {};
+  expected.model.n_kv_head = 8;
+  expected.model.attention = AttentionKind::mla;
+  EXPECT_TRUE(relief_variant(base, Relief::mla, kVocab) == expected);
+  expected.model.attention = AttentionKind::gqa;
+  expected.model.given_kv_rank = 0;
+  expected.model.window = 64;  // of 256
+  EXPECT_TRUE(relief_variant(base, Relief::window, kVocab) == expected);
+  expected.model.window = 0;
+  expected.model.sink = SinkKind::learned;
+  EXPECT_TRUE(relief_variant(base, Relief::learned_sink, kVocab) == expected);
+}
+
+TEST(Variants, ReliefsAtEqualParametersGrowTheMlpOrShrinkIt) {
+  const Config base = published("same-params");
+  const int64_t yardstick = parameter_count(variants(base, kVocab)[0].model, kVocab);
+  const int64_t unit = 6 * 2 * 256;
+  Config wide = base;
+  wide.model.given_kv_rank = 512;  // two matrices of 256 x 512 cost more than k and v
+  wide.sweep.also = {Relief::mla};
+  for (const Config& each : {base, wide}) {
+    const Config mla = relief_variant(each, Relief::mla, kVocab);
+    EXPECT_EQ(mla.model.n_ff() > 1024, each.model.given_kv_rank == 0);
+    EXPECT_LE(std::abs(parameter_count(mla.model, kVocab) - yardstick), unit / 2);
+  }
+}
+
 TEST(Variants, HeadCountsThatDoNotDivideAreRefused) {
   Config base = published("same-shape");
   base.sweep.n_kv_head = {8, 3};

@@ -10,6 +10,7 @@
 #include "sweep_run.h"
 #include "tensor/safetensors.h"
 #include "train/batches.h"
+#include "train/run_folder.h"
 
 namespace headroom::testing {
 
@@ -34,6 +35,45 @@ std::vector<std::vector<std::string>> csv_of(const fs::path& file) {
 }
 
 }  // namespace
+
+TEST(Sweep, TrainsOtherReliefsBesideTheHeadsAndTakesThemUpLater) {
+  const NoCharts no_charts;
+  const SweepPlace place;
+  configs::Config config = place.config();
+  config.sweep.n_kv_head = {4};
+  SweepRecorder first, second;
+  place.sweep(config, "sweep", first);
+  config.sweep.also = {configs::Relief::mla, configs::Relief::window,
+                       configs::Relief::learned_sink};
+  const auto outcome = place.sweep(config, "sweep", second, true);
+  ASSERT_EQ(second.begun.size(), 6U);  // two runs are kept
+  EXPECT_EQ(second.begun[0].title, "mla");
+  EXPECT_EQ(second.begun[2].title, "learned-sink");
+  const json results = results_of(place.folder / "sweep");
+  const auto& rows = results.at("rows");
+  ASSERT_EQ(rows.size(), 4U);
+  // Heads of 4, K and V in f32; a latent of 8 and 2 rotated; a window of 4 of 16 tokens.
+  const std::vector<std::tuple<std::string, std::string, int64_t>> expected = {
+      {"kv4", "mha", 2 * 4 * 4 * 4},
+      {"mla", "mla", (8 + 2) * 4},
+      {"window", "window", 2 * 4 * 4 * 4 / 4},
+      {"learned-sink", "learned-sink", 2 * 4 * 4 * 4}};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(rows[i].at("name"), std::get<0>(expected[i]));
+    EXPECT_EQ(rows[i].at("attention"), std::get<1>(expected[i]));
+    EXPECT_EQ(rows[i].at("cache_bytes_per_token"), std::get<2>(expected[i]));
+    EXPECT_EQ(rows[i].at("runs").size(), 2U);
+    EXPECT_EQ(rows[i].at("delta_vs_mha").at("mean").is_number(), true);
+    EXPECT_EQ(rows[i].at("published_val_loss").is_null(), true);
+  }
+  const std::string table = experiments::sweep_table(outcome.sweep, outcome.summary);
+  EXPECT_TRUE(holds(table, "\nlearned-sink ")) << table;
+  EXPECT_TRUE(holds(read_file(place.folder / "sweep" / "report.html"), "<h3>mla</h3>"));
+  // A run of it is a run like any other.
+  EXPECT_TRUE(train::load_run(place.folder / "sweep" / "mla-seed2").config.model.mla());
+  config.sweep.also = {configs::Relief::mla};
+  EXPECT_TRUE(holds(place.refusal(config, "sweep", true), "sweep.also is [mla, window, learned"));
+}
 
 TEST(Sweep, TrainsEveryVariantWithEverySeed) {
   const SweepPlace place;
