@@ -231,7 +231,9 @@ class Checks {
   std::vector<CacheCheck> checks_;
 };
 
-/// Measured on models trained by this program, with a margin of about 4.
+/// Ten times the largest difference measured on trained models of configs/gqa.yaml (4e-4, 1.7e-3,
+/// 5.2e-3 and 7e-2 of the largest logit for f16, bf16, int8 and int4), since models with sharper
+/// attention lose more.
 double tolerance_of(configs::KVType type) {
   switch (type) {
     case configs::KVType::f64:
