@@ -98,6 +98,7 @@ class Generation {
     if (draft_) {
       draft_->model->store_weights(weights_);
     }
+    use_prompt_caches();
     begin();
     const train::InterruptWatch interrupt;
     const infer::Generated result = generate(interrupt);
@@ -166,6 +167,31 @@ class Generation {
     return std::max<int64_t>(room, 1);  // without any room, a refusal with the numbers
   }
 
+  void use_prompt_caches() {
+    if (options_.save_cache.empty() && options_.load_cache.empty()) {
+      return;
+    }
+    const bool saves = !options_.save_cache.empty();
+    check_input(!engine_.cache.recompute, "{} needs a cache, and --cache is none",
+                saves ? "--save-cache" : "--load-cache");
+    check_input(!saves || texts_.size() == 1,
+                "--save-cache keeps the cache of one prompt, and there are {} texts",
+                texts_.size());
+    check_input(!saves || engine_.tokens > 0,
+                "--save-cache with --tokens 0: the prompt isn't computed, so nothing can be saved");
+    const infer::PromptCacheKey key = infer::prompt_cache_key(
+        *loaded_.model, engine_.cache, engine_.dtype, name_of_weights(weights_));
+    if (!options_.load_cache.empty()) {
+      prompt_cache_.emplace(options_.load_cache, key);
+      engine_.prompt_cache = &*prompt_cache_;
+    }
+    if (saves) {
+      engine_.on_prompts = [this, key](infer::BlockCache& cache) {
+        infer::save_prompt_cache(options_.save_cache, key, cache, 0, ids_[0]);
+      };
+    }
+  }
+
   void begin() {
     for (Text& text : texts_) {
       const std::string shown = text.stream.prompt(prompts_[text.prompt]);
@@ -232,6 +258,13 @@ class Generation {
         print((searches() ? text.shown : rest) + '\n');
       }
     }
+    if (prompt_cache_) {
+      note(common_,
+           fmt::format("{}: {} of {} prompt tokens were taken from it, the other {} computed",
+                       options_.load_cache, result.stats.loaded_tokens,
+                       result.stats.loaded_tokens + result.stats.prefill_tokens,
+                       result.stats.prefill_tokens));
+    }
     if (options_.stats) {
       complete_report(result.stats);
     }
@@ -268,6 +301,8 @@ class Generation {
     constexpr int64_t kEnough = 64;
     infer::GenerateOptions plain = engine_;
     plain.draft_tokens = 0;
+    plain.prompt_cache = nullptr;
+    plain.on_prompts = {};
     plain.tokens = std::min(kEnough, engine_.tokens);
     const infer::GenerateStats stats =
         infer::generate(*loaded_.model, ids_, plain, [](int64_t, int32_t) { return true; }).stats;
@@ -306,6 +341,7 @@ class Generation {
   std::vector<std::string> prompts_, prompt_shown_;
   infer::Sequences ids_;     // one per text
   std::vector<Text> texts_;  // prompt by prompt, its samples together
+  std::optional<infer::PromptCacheFile> prompt_cache_;
   infer::GenerateOptions engine_;
   DType weights_ = DType::f32;  // of the matrices
   std::vector<double> scores_;  // of beams

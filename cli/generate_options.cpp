@@ -91,6 +91,12 @@ void add_generate_options(CLI::App& app, Common& common, GenerateArguments& to) 
   app.add_option("--cache", to.cache, std::string(infer::kCacheSpecHelp))
       ->type_name("SPEC")
       ->default_str("static");
+  app.add_option("--save-cache", to.save_cache, "write the cache of the one prompt to this file")
+      ->type_name("FILE");
+  app.add_option("--load-cache", to.load_cache,
+                 "take from this file what it has of the prompts' beginnings, instead of computing "
+                 "it again")
+      ->type_name("FILE");
   app.add_option_function<std::string>(
          "--weights", [&to](const std::string& text) { to.weights = read_weights(text); },
          "f32, bf16 or int8 (one scale for each output): how the matrices are kept, whatever the "

@@ -15,7 +15,7 @@ namespace headroom::cli {
 struct GenerateArguments {
   static constexpr int64_t kNotGiven = -1, kDefaultTokens = 200;
 
-  std::string run, prompt_file, cache = "static", draft;
+  std::string run, prompt_file, cache = "static", draft, save_cache, load_cache;
   std::vector<std::string> prompts, stops;
   int64_t tokens = kNotGiven, top_k = 0, seed = 1, samples = 1;
   int64_t beams = 0;  // 0: none, tokens are drawn

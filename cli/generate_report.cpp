@@ -78,6 +78,7 @@ nlohmann::ordered_json stats_json(const GenerateReport& r) {
   const infer::GenerateStats& s = r.stats;
   nlohmann::ordered_json json = {
       {"prefill_tokens", s.prefill_tokens},
+      {"loaded_tokens", s.loaded_tokens},
       {"prefill_tokens_per_s", per_second(s.prefill_tokens, s.prefill_seconds)},
       {"decode_tokens", s.decode_tokens},
       {"decode_tokens_per_s", decode_rate(r)},

@@ -172,7 +172,7 @@ Beams beam_search(const nn::GPT& model, const Sequences& prompts, const Generate
     next[prompt * static_cast<size_t>(options.beams)] = prompts[prompt];
     all.emplace_back(static_cast<int64_t>(prompt), options);
   }
-  Tensor logits = prefill(*decoder, next, stats);
+  Tensor logits = prefill(*decoder, next, options, stats);
   const auto start = std::chrono::steady_clock::now();
   next = step(logits, all, *decoder, options, is_complete, stats);
   for (int64_t index = 1; index < options.tokens && count_tokens(next) > 0 && go_on(); ++index) {

@@ -30,6 +30,14 @@ int64_t cache_bytes(const configs::ModelConfig& model, const BlockTable& table, 
 std::string cache_formula(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
                           configs::KVTypes types);
 
+/// One layer's keys and values of a sequence: what a file of the cache holds.
+struct StoredLayer {
+  std::vector<int64_t> starts;  // first positions of its blocks, ascending
+  /// By KVStore::parts()' names: the rows of these blocks, up to the sequence's length, one after
+  /// another.
+  std::vector<std::pair<std::string, Tensor>> parts;
+};
+
 class BlockCache final : public nn::KVCache {
  public:
   /// Room for `batch` sequences, each with the slots of `table` (of layer_table() in a layer with a
@@ -55,6 +63,15 @@ class BlockCache final : public nn::KVCache {
   /// Sequence b goes on from what parents[b] holds; -1: from nothing. Nothing is copied before one
   /// of those that share a block writes into it.
   void reorder(std::span<const int64_t> parents);
+
+  int64_t layers() const { return std::ssize(layers_); }
+  StoredLayer stored(int64_t layer, int64_t sequence) const;
+  /// Whether the blocks that begin at `starts` are all that a layer's next token would see of a
+  /// sequence of `length` tokens.
+  bool can_restore(int64_t layer, int64_t length, std::span<const int64_t> starts) const;
+  /// Makes an empty sequence the first `length` tokens of one that was stored when it had `from`.
+  /// Throws InputError naming a part that doesn't fit this cache.
+  void restore(int64_t sequence, int64_t length, std::span<const StoredLayer> layers, int64_t from);
 
   /// Bytes of all keys and values, allocated: cache_bytes(), unless sequences share beginnings.
   int64_t bytes() const;
@@ -87,6 +104,8 @@ class BlockCache final : public nn::KVCache {
   void prepare(Group& group, const Tensor& counts);
   void write(Layer& layer, const Tensor& k, const Tensor& v, const Tensor& counts);
   void build_tables(Group& group, const Tensor& counts) const;
+  void restore_part(const Layer& layer, int64_t sequence, int64_t length, const StoredLayer& stored,
+                    const KVStore::Part& part, int64_t from) const;
 
   int64_t batch_;
   bool hadamard_;

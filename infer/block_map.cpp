@@ -48,6 +48,17 @@ const BlockMap::Held& BlockMap::at(int64_t sequence, int64_t block) const {
   return held_[static_cast<size_t>(sequence)][static_cast<size_t>(table_.place(block))];
 }
 
+std::vector<int64_t> BlockMap::held(int64_t sequence) const {
+  std::vector<int64_t> starts;
+  for (const Held& each : held_[static_cast<size_t>(sequence)]) {
+    if (each.id != kNone) {
+      starts.push_back(each.block * kBlock);
+    }
+  }
+  std::sort(starts.begin(), starts.end());
+  return starts;
+}
+
 int64_t BlockMap::slot(int64_t sequence, int64_t position) const {
   const int32_t id = at(sequence, position / kBlock).id;
   return blocks_[static_cast<size_t>(id)].first_slot + position % kBlock;

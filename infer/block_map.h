@@ -27,6 +27,8 @@ class BlockMap {
   int64_t slots_in_use() const { return in_use_; }
   int64_t most_slots_in_use() const { return most_in_use_; }
 
+  /// First positions of the blocks that the sequence holds, ascending.
+  std::vector<int64_t> held(int64_t sequence) const;
   /// The slot of a position that the sequence holds.
   int64_t slot(int64_t sequence, int64_t position) const;
 

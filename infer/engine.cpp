@@ -136,12 +136,28 @@ std::unique_ptr<Decoder> start_decoder(const nn::GPT& model, const Sequences& pr
                               options.dtype);
 }
 
-Tensor prefill(Decoder& decoder, const Sequences& rows, GenerateStats& stats) {
+Tensor prefill(Decoder& decoder, const Sequences& rows, const GenerateOptions& options,
+               GenerateStats& stats) {
   const kernels::Phase phase("prefill");
   const auto start = std::chrono::steady_clock::now();
-  Tensor logits = decoder.feed(rows);
-  stats.prefill_tokens = count_tokens(rows);
+  BlockCache* const cache = decoder.cache();
+  check_input(cache != nullptr || (options.prompt_cache == nullptr && !options.on_prompts),
+              "[generate] the cache \"none\" keeps nothing that could be saved or loaded");
+  Sequences rest = rows;
+  for (size_t row = 0; row < rows.size() && options.prompt_cache != nullptr; ++row) {
+    if (!rest[row].empty()) {
+      const int64_t loaded =
+          options.prompt_cache->load(*cache, static_cast<int64_t>(row), rows[row]);
+      rest[row].erase(rest[row].begin(), rest[row].begin() + loaded);
+      stats.loaded_tokens += loaded;
+    }
+  }
+  Tensor logits = decoder.feed(rest);
+  stats.prefill_tokens = count_tokens(rest);
   stats.prefill_seconds = seconds_since(start);
+  if (options.on_prompts) {
+    options.on_prompts(*cache);
+  }
   return logits;
 }
 
@@ -167,7 +183,7 @@ Generated generate(const nn::GPT& model, const Sequences& prompts, const Generat
     return result;
   }
   GenerateStats& stats = result.stats;
-  Tensor logits = prefill(*decoder, prompts, stats);
+  Tensor logits = prefill(*decoder, prompts, options, stats);
   const auto start = std::chrono::steady_clock::now();
   Sequences next = choose_all(logits, 0, options, prompts, result, on_token);
   stats.tape_nodes = autograd::live_nodes();

@@ -9,6 +9,7 @@
 
 #include "infer/cache_spec.h"
 #include "infer/decoder.h"
+#include "infer/prompt_cache.h"
 #include "infer/sampler.h"
 
 namespace headroom::infer {
@@ -23,6 +24,9 @@ struct GenerateOptions {
   int64_t beams = 1;         // infer/beam.h: hypotheses of each prompt
   double length_penalty = 1;
   int64_t draft_tokens = 0;  // infer/speculate.h: tokens that a draft model guesses at a time
+  const PromptCacheFile* prompt_cache = nullptr;  // gives prompts what it has of them; not owned
+  /// Told of the cache when it holds the prompts and nothing else. Not without a cache.
+  std::function<void(BlockCache& cache)> on_prompts = {};
 };
 
 /// How one batch of prompts will be run.
@@ -53,6 +57,7 @@ using OnToken = std::function<bool(int64_t row, int32_t token)>;
 
 struct GenerateStats {
   int64_t prefill_tokens = 0, decode_tokens = 0;  // given to the model
+  int64_t loaded_tokens = 0;                      // of prompts, from a file: not given to it
   double prefill_seconds = 0, decode_seconds = 0;
   Work work;
   int64_t logit_rows_used = 0;        // rows of logits from which a token was chosen or judged
@@ -79,8 +84,9 @@ Generated generate(const nn::GPT& model, const Sequences& prompts, const Generat
 /// a decoder with room for them; nullptr when there is nothing to do.
 std::unique_ptr<Decoder> start_decoder(const nn::GPT& model, const Sequences& prompts,
                                        const GenerateOptions& options);
-/// Gives the prompts, in `rows`, to the decoder and counts that.
-Tensor prefill(Decoder& decoder, const Sequences& rows, GenerateStats& stats);
+/// Gives the prompts, in `rows`, to the decoder, but for what a file has of them, and counts that.
+Tensor prefill(Decoder& decoder, const Sequences& rows, const GenerateOptions& options,
+               GenerateStats& stats);
 /// What is known when the last token has been chosen.
 void finish_stats(Decoder& decoder, GenerateStats& stats);
 /// The logits (V) of row n of (N, V), of the ids that may be chosen, on the host.

@@ -215,7 +215,7 @@ Generated speculate(const nn::GPT& model, const nn::GPT& draft, const Sequences&
   }
   GenerateStats& stats = result.stats;
   Speculation speculation(draft, *decoder, prompts, options, on_token, result);
-  const Tensor logits = prefill(*decoder, prompts, stats);
+  const Tensor logits = prefill(*decoder, prompts, options, stats);
   const auto start = std::chrono::steady_clock::now();
   speculation.begin(logits);
   while (speculation.going_on()) {

@@ -211,6 +211,36 @@ TEST(BlockCache, RefusesParentsThatAreNoSequences) {
   EXPECT_THROW(cache.reorder(std::vector<int64_t>{0}), Error);
 }
 
+/// KVC-08: one cache for a conversation of three turns, the last prompt again, a shorter one and
+/// another: it goes on from what is still there, or begins anew, and the logits are those of a
+/// fresh process.
+TEST(BlockCache, ServesOnePromptAfterAnother) {
+  for (const AttentionMask mask : {AttentionMask{}, AttentionMask{16, 4}, AttentionMask{100, 0}}) {
+    const auto model = small_model(small_config(2), DType::f64);
+    BlockCache cache(model->config(), BlockTable(mask, 400), 1, DType::f64);
+    std::vector<int32_t> seen;
+    int64_t begun_anew = 0;
+    for (const auto& prompt : {tokens(90, 1), tokens(200, 1), tokens(270, 1), tokens(270, 1),
+                               tokens(150, 1), tokens(30, 7)}) {
+      const auto same = std::mismatch(seen.begin(), seen.end(), prompt.begin(), prompt.end()).first;
+      // The prompt's last token is given again: its logits are wanted.
+      int64_t kept = std::min(same - seen.begin(), std::ssize(prompt) - 1);
+      if (!cache.can_truncate(0, kept)) {
+        kept = 0;
+        ++begun_anew;
+      }
+      cache.truncate(0, kept);
+      const auto logits =
+          cached_logits(*model, cache, {{prompt.begin() + kept, prompt.end()}}, {1})[0];
+      auto expected = whole_logits(*model, prompt, mask);
+      expected.erase(expected.begin(), expected.begin() + kept * kVocab);
+      ASSERT_LE(error(logits, expected), 1e-12) << "window " << mask.window;
+      seen = prompt;
+    }
+    EXPECT_EQ(begun_anew, mask.window == 0 ? 0 : 1);  // where the prompt became shorter
+  }
+}
+
 /// A window whose past is gone can still begin anew (KVC-08).
 TEST(BlockCache, BeginsAnewAfterAnyText) {
   const auto config = small_config(2);

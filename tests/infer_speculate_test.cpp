@@ -41,16 +41,18 @@ TEST(Speculation, GreedyTokensAreThoseOfPlainDecoding) {
     const auto draft = small_draft(48);
     const Sequences prompts = {tokens(5, 1), tokens(60, 2), tokens(1, 3)};
     for (const std::string& cache : kCaches) {
-      const auto expected = run(*model, prompts, greedy(90, cache));
+      const int64_t count = cache == "none" ? 12 : 90;
+      const auto expected = run(*model, prompts, greedy(count, cache));
       for (const int64_t ahead : {1, 4, 9}) {
-        const auto got = speculated(*model, *draft, prompts, with_draft(greedy(90, cache), ahead));
+        const auto got =
+            speculated(*model, *draft, prompts, with_draft(greedy(count, cache), ahead));
         EXPECT_EQ(got.tokens, expected.tokens) << cache << ", " << ahead << " ahead";
         for (size_t row = 0; row < prompts.size(); ++row) {
           EXPECT_LE(error(got.log_probs[row], expected.log_probs[row]), 1e-10);
         }
         EXPECT_LT(got.stats.accepted, got.stats.drafted);
         // Every token but the first of each row was accepted or added by a judgement.
-        EXPECT_EQ(got.stats.accepted + got.stats.judged, 3 * 89);
+        EXPECT_EQ(got.stats.accepted + got.stats.judged, 3 * (count - 1));
       }
     }
   }
