@@ -29,4 +29,8 @@ std::string results_csv(const Sweep& sweep, const Summary& summary);
 /// Writes results.json and results.csv into `folder`, each whole or not at all.
 void write_results(const std::filesystem::path& folder, const Sweep& sweep, const Summary& summary);
 
+/// The sweep that write_results() left in `folder`; a loss that was not finite is NaN. Throws
+/// InputError naming the file when it is missing or is no such thing.
+Sweep read_results(const std::filesystem::path& folder);
+
 }  // namespace headroom::experiments

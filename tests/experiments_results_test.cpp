@@ -11,6 +11,7 @@
 #include "experiments/results_file.h"
 #include "experiments/table.h"
 #include "experiments_example_sweep.h"
+#include "tensor/check.h"
 #include "tensor/file.h"
 
 namespace headroom::experiments {
@@ -198,6 +199,21 @@ TEST(ResultsFile, WritesBothIntoTheFolder) {
   EXPECT_EQ(nlohmann::json::parse(read_file(folder / "results.json"))["rows"].size(), 4u);
   EXPECT_EQ(read_file(folder / "results.csv").substr(0, 12), "corpus,fair,");
   std::filesystem::remove_all(folder);
+}
+
+TEST(ResultsJson, IsReadBackAsItWasWritten) {
+  const auto folder = std::filesystem::path(testing::TempDir()) / "headroom_results_read";
+  std::filesystem::create_directories(folder);
+  Sweep sweep = unfinished_sweep();
+  sweep.rows[1].runs[0].final_loss = NAN;
+  write_results(folder, sweep, summarize(sweep));
+  const Sweep read = read_results(folder);
+  EXPECT_EQ(results_json(read, summarize(read)), results_json(sweep, summarize(sweep)));
+  EXPECT_TRUE(read.tiny_shakespeare);
+  EXPECT_TRUE(std::isnan(read.rows[1].runs[0].final_loss));
+  write_file(folder / "results.json", "{\"rows\": [{}]}");
+  EXPECT_THROW(read_results(folder), InputError);
+  EXPECT_THROW(read_results(folder / "none"), InputError);
 }
 
 }  // namespace
