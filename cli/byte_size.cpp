@@ -10,12 +10,13 @@
 namespace headroom::cli {
 
 int64_t parse_byte_size(const std::string& text, const std::string& option) {
-  constexpr std::array<std::pair<std::string_view, double>, 10> kUnits = {{{"", 1},
+  constexpr std::array<std::pair<std::string_view, double>, 11> kUnits = {{{"", 1},
                                                                            {"B", 1},
                                                                            {"KiB", 0x1p10},
                                                                            {"MiB", 0x1p20},
                                                                            {"GiB", 0x1p30},
                                                                            {"TiB", 0x1p40},
+                                                                           {"kB", 1e3},
                                                                            {"KB", 1e3},
                                                                            {"MB", 1e6},
                                                                            {"GB", 1e9},
@@ -32,7 +33,7 @@ int64_t parse_byte_size(const std::string& text, const std::string& option) {
     }
   }
   throw InputError(fmt::format(
-      "{} is {}, but must be a number of bytes, KiB, MiB, GiB, TiB, KB, MB, GB or TB, such as 8GiB",
+      "{} is {}, but must be a number of bytes, KiB, MiB, GiB, TiB, kB, MB, GB or TB, such as 8GiB",
       option, text));
 }
 

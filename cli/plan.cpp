@@ -23,6 +23,7 @@ struct Options {
   int64_t batch = 1;
   std::string dtype = "f32";
   std::optional<std::string> memory;
+  std::string study;
 };
 
 configs::KVTypes cache_types(const std::string& dtype) {
@@ -32,7 +33,23 @@ configs::KVTypes cache_types(const std::string& dtype) {
   return {*type, *type};
 }
 
+/// The study that --study names, or the sweep that a run is part of.
+experiments::MeasuredLosses find_measured(const Options& options,
+                                          const std::filesystem::path& run) {
+  if (!options.study.empty()) {
+    return experiments::read_measured(options.study);
+  }
+  if (run.empty()) {
+    return {};
+  }
+  const std::filesystem::path sweep = (std::filesystem::absolute(run) / "..").lexically_normal();
+  return std::filesystem::exists(sweep / "results.json") ? experiments::read_measured(sweep)
+                                                         : experiments::MeasuredLosses();
+}
+
 Plan settle(const Options& options, const Common& common) {
+  check_input(options.study.empty() || options.memory,
+              "--study is {}, but without --memory there is nothing to rank", options.study);
   ConfigArgument argument = load_config_argument(options.argument, common);
   Plan plan;
   const std::optional<int64_t> vocabulary = find_vocabulary(argument);
@@ -52,6 +69,14 @@ Plan settle(const Options& options, const Common& common) {
                                            kernels::has_native_bf16());
   if (options.memory) {
     plan.memory = parse_byte_size(*options.memory, "--memory");
+    plan.measured = find_measured(options, argument.run);
+    plan.reliefs = experiments::rank_reliefs(plan.model(),
+                                             {.vocab_size = plan.vocab_size,
+                                              .context = plan.context,
+                                              .batch = plan.batch,
+                                              .types = plan.cache_types,
+                                              .memory = *plan.memory},
+                                             plan.measured);
   }
   return plan;
 }
@@ -82,6 +107,7 @@ nlohmann::ordered_json to_json(const Plan& plan) {
                               {"longest_context", fit.context},
                               {"largest_batch", fit.batch}});
     }
+    json["advice"] = advice_json(plan);
   }
   return json;
 }
@@ -140,11 +166,17 @@ Action add_plan(CLI::App& app, Common& common) {
       ->type_name("TYPE")
       ->default_str(options->dtype);
   app.add_option("--memory", options->memory,
-                 "bytes to fit into: adds the longest context and the largest batch")
+                 "bytes for weights and cache: adds what fits, and the reliefs that make it fit, "
+                 "ranked by what they cost in loss")
       ->type_name("SIZE");
+  app.add_option("--study", options->study,
+                 "a folder of sweep or reproduce whose measured losses rank the reliefs")
+      ->type_name("DIR")
+      ->default_str("the sweep that RUN is part of");
   add_precision(app, common, "train.precision");
   set_footer(app,
-             "  headroom plan gqa --set model.n_kv_head=2 --context 4096 --batch 8 --memory 8GiB",
+             "  headroom plan gqa --set model.n_kv_head=2 --context 4096 --batch 8 --memory 8GiB\n"
+             "  headroom plan runs/sweep/kv8-seed1 --memory 24GiB --context 100000",
              true);
   return [options, &common] { return run(*options, common); };
 }

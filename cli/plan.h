@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "configs/config.h"
 #include "configs/size.h"
+#include "experiments/advice.h"
 #include "train/precision.h"
 
 namespace headroom::cli {
@@ -21,6 +23,9 @@ struct Plan {
   configs::KVTypes cache_types;      // the same
   train::PrecisionChoice precision;  // of the activations
   std::optional<int64_t> memory;     // bytes to fit into
+  /// With memory: what would make it fit, ranked, and what was measured of it.
+  std::vector<experiments::RankedRelief> reliefs;
+  experiments::MeasuredLosses measured;
 
   const configs::ModelConfig& model() const { return config.model; }
   int64_t activation_bytes() const;
@@ -36,6 +41,10 @@ struct Fit {
   int64_t batch = 0;    // sequences of the plan's context
 };
 Fit find_fit(const Plan& plan, const configs::ModelConfig& model);
+
+/// The reliefs as a table, and as JSON.
+std::string advice_text(const Plan& plan);
+nlohmann::ordered_json advice_json(const Plan& plan);
 
 /// Every figure with its formula, for people.
 std::string plan_text(const Plan& plan);

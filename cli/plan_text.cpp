@@ -157,8 +157,9 @@ std::string choices_part(const Plan& plan) {
 }  // namespace
 
 std::string plan_text(const Plan& plan) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", heading(plan), parameter_part(plan),
-                     memory_part(plan), cache_part(plan), step_part(plan), choices_part(plan));
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}", heading(plan), parameter_part(plan),
+                     memory_part(plan), cache_part(plan), step_part(plan), choices_part(plan),
+                     plan.memory ? "\n" + advice_text(plan) : "");
 }
 
 }  // namespace headroom::cli

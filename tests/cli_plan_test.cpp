@@ -136,11 +136,35 @@ TEST(Plan, FindsWhatFitsIntoMemory) {
   EXPECT_THAT(plan_text({"--memory", "1KiB"}), HasSubstr("none"));
 }
 
+TEST(Plan, RanksReliefsThatFit) {
+  const auto advice =
+      plan_json("gqa", {"--set", "model.vocab_size=65", "--set", "model.n_kv_head=8", "--context",
+                        "100000", "--memory", "500MiB"})["advice"];
+  const auto& reliefs = advice["reliefs"];
+  EXPECT_EQ(reliefs[0]["relief"], "as it is");
+  EXPECT_EQ(reliefs[0]["weights_bytes"], 4 * 4738944);
+  EXPECT_EQ(reliefs[0]["cache_bytes"], 100000LL * 12288);
+  EXPECT_EQ(reliefs[0]["fits"], false);
+  EXPECT_EQ(reliefs[1]["fits"], true);
+  EXPECT_EQ(reliefs[1]["loss_nats"], nullptr);  // nobody has measured anything
+  EXPECT_EQ(advice["measured_in"], nlohmann::json::array());
+  const std::string text = plan_text({"--context", "100000", "--memory", "1GiB"});
+  EXPECT_THAT(text, HasSubstr("is too much."));
+  EXPECT_THAT(text, HasSubstr("not measured"));
+  EXPECT_THAT(text, HasSubstr("Warning: window 256, no sinks: without sinks"));
+  EXPECT_THAT(text, HasSubstr("No study at hand"));
+  EXPECT_THAT(headroom_refusal({"plan", "gqa", "--study", "runs"}),
+              HasSubstr("--study is runs, but without --memory"));
+  EXPECT_THAT(headroom_refusal({"plan", "gqa", "--memory", "1GiB", "--study", "/nowhere"}),
+              HasSubstr("/nowhere/results.json: no such file"));
+}
+
 TEST(Plan, ReadsMemoryAsPeopleWriteIt) {
   for (const char* gibibyte : {"1GiB", "1 GiB", "1024MiB", "1073741824", "1073741824B", "1.0GiB"}) {
     EXPECT_THAT(plan_text({"--memory", gibibyte}), HasSubstr("cache in 1.0 GiB")) << gibibyte;
   }
   EXPECT_THAT(plan_text({"--memory", "8GB"}), HasSubstr("cache in 7.5 GiB"));
+  EXPECT_THAT(plan_text({"--memory", "8000000kB"}), HasSubstr("cache in 7.5 GiB"));
   for (const char* wrong : {"lots", "8 gigs", "-1GiB", "0", "", "8GiBs", "1e99", "nan"}) {
     EXPECT_THAT(headroom_refusal({"plan", "gpt-124m", "--memory", wrong}),
                 HasSubstr("--memory is " + std::string(wrong) + ", but must be a number of bytes"));
