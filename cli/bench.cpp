@@ -5,8 +5,8 @@
 
 #include <CLI/App.hpp>
 #include <algorithm>
-#include <charconv>
 
+#include "cli/number_list.h"
 #include "tensor/check.h"
 
 namespace headroom::cli {
@@ -17,26 +17,7 @@ void add_bench_argument(CLI::App& app, std::string& argument) {
 }
 
 void add_contexts(CLI::App& app, std::vector<int64_t>& contexts) {
-  static constexpr int64_t kMost = 1'000'000'000;
-  const auto read = [&contexts](const std::string& text) {
-    contexts.clear();
-    for (const char *at = text.data(), *end = at + text.size();;) {
-      int64_t value = 0;
-      const auto [stop, error] = std::from_chars(at, end, value);
-      check_input(error == std::errc() && value >= 1 && value <= kMost &&
-                      (stop == end || (*stop == ',' && stop + 1 != end)),
-                  "--contexts is {}, but must be whole numbers from 1 to {} divided by commas",
-                  text, kMost);
-      contexts.push_back(value);
-      if (stop == end) {
-        return;
-      }
-      at = stop + 1;
-    }
-  };
-  app.add_option_function<std::string>("--contexts", read, "tokens before the next one")
-      ->type_name("N,N,...")
-      ->default_str(fmt::format("{}", fmt::join(contexts, ",")));
+  add_numbers(app, "--contexts", contexts, 1, "tokens before the next one");
 }
 
 void require_positions(const configs::ModelConfig& model, int64_t tokens) {

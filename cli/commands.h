@@ -22,6 +22,9 @@ Action add_bench_train(CLI::App& app, Common& common);
 Action add_bench_roofline(CLI::App& app, Common& common);
 Action add_bench_latency(CLI::App& app, Common& common);
 Action add_convert(CLI::App& app, Common& common);
+Action add_analyze_sinks(CLI::App& app, Common& common);
+Action add_analyze_window(CLI::App& app, Common& common);
+Action add_analyze_low_rank(CLI::App& app, Common& common);
 Action add_tokenize(CLI::App& app, Common& common);
 Action add_inspect(CLI::App& app, Common& common);
 

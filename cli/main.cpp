@@ -35,6 +35,9 @@ const std::vector<Command> kCommands = {
     {"bench roofline", "prefill and decode beside its arithmetic and memory", add_bench_roofline},
     {"bench latency", "the next token without a cache and with one", add_bench_latency},
     {"convert", "fewer KV heads from a trained model, to be uptrained", add_convert},
+    {"analyze sinks", "attention mass on token 0, by layer and head", add_analyze_sinks},
+    {"analyze window", "the loss under a window with and without sinks", add_analyze_window},
+    {"analyze low-rank", "the loss against the rank of keys and values", add_analyze_low_rank},
     {"tokenize", "the ids and pieces of a text", add_tokenize},
     {"inspect", "what a run folder or a checkpoint holds", add_inspect},
 };
@@ -46,7 +49,7 @@ std::string overview() {
       "their KV cache beside their validation loss.\n\n"
       "Usage: headroom COMMAND [OPTIONS]\n\nCommands:\n";
   for (const Command& command : kCommands) {
-    text += fmt::format("  {:<16}{}\n", command.name, command.summary);
+    text += fmt::format("  {:<18}{}\n", command.name, command.summary);
   }
   return text +
          "\nheadroom COMMAND --help explains each, with an example and its defaults.\n"

@@ -15,5 +15,12 @@ Exhibit attention_fused_exhibit(const Study& study);
 Exhibit flop_100_exhibit(const Study& study);
 Exhibit worked_step_exhibit(const Study& study);
 Exhibit presets_exhibit(const Study& study);
+Exhibit sink_mass_exhibit(const Study& study);
+Exhibit learned_sink_exhibit(const Study& study);
+Exhibit window_sinks_exhibit(const Study& study);
+Exhibit low_rank_exhibit(const Study& study);
+Exhibit kv_bits_exhibit(const Study& study);
+Exhibit kv_head_table_exhibit(const Study& study);
+Exhibit cache_quality_exhibit(const Study& study);
 
 }  // namespace headroom::experiments
