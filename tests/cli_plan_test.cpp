@@ -155,7 +155,8 @@ TEST(Plan, RanksReliefsThatFit) {
   EXPECT_THAT(text, HasSubstr("No study at hand"));
   EXPECT_THAT(headroom_refusal({"plan", "gqa", "--study", "runs"}),
               HasSubstr("--study is runs, but without --memory"));
-  EXPECT_THAT(headroom_refusal({"plan", "gqa", "--memory", "1GiB", "--study", "/nowhere"}),
+  EXPECT_THAT(headroom_refusal({"plan", "gqa", "--set", "model.vocab_size=65", "--memory", "1GiB",
+                                "--study", "/nowhere"}),
               HasSubstr("/nowhere/results.json: no such file"));
 }
 
