@@ -61,6 +61,9 @@ std::string tics(const std::vector<double>& values) {
   return values.empty() ? "" : fmt::format("set xtics ({})\n", fmt::join(values, ", "));
 }
 
+/// Wide numbers must not push the label off the picture.
+constexpr const char* kRoomOnTheLeft = "set lmargin 11\n";
+
 /// Text between gnuplot's double quotes.
 std::string quoted(const std::string& text) {
   std::string inside;
@@ -85,9 +88,9 @@ std::string line_chart(const LineChart& chart) {
         "{}$s{} using 1:2 with linespoints lc rgb \"{}\" lw 2 pt {} ps 0.8 title {}",
         plots.empty() ? "" : ", ", i, look.color, look.point_type, quoted(chart.series[i].name));
   }
-  return chart_preamble(chart.xlabel, chart.ylabel) + range("x", x, chart.log_x, false) +
-         range("y", y, chart.log_y, chart.y_from_zero) + tics(chart.xtics) + data + "plot " +
-         plots + "\n";
+  return chart_preamble(chart.xlabel, chart.ylabel) + kRoomOnTheLeft +
+         range("x", x, chart.log_x, false) + range("y", y, chart.log_y, chart.y_from_zero) +
+         tics(chart.xtics) + data + "plot " + plots + "\n";
 }
 
 std::string bar_chart(const BarChart& chart) {
@@ -105,7 +108,8 @@ std::string bar_chart(const BarChart& chart) {
                          plots.empty() ? "" : ", ", i, shift, 0.94 * width, chart_look(i).color,
                          quoted(chart.series[i].name));
   }
-  return chart_preamble(chart.xlabel, chart.ylabel) + "set style fill solid 0.85 noborder\n" +
+  return chart_preamble(chart.xlabel, chart.ylabel) + kRoomOnTheLeft +
+         "set style fill solid 0.85 noborder\n" +
          fmt::format("set xrange [-0.5:{}]\nset xtics ({}) scale 0\n",
                      static_cast<double>(chart.groups.size()) - 0.5, names) +
          range("y", y, chart.log_y, true) + data + "plot " + plots + "\n";
