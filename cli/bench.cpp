@@ -30,8 +30,8 @@ void require_positions(const configs::ModelConfig& model, int64_t tokens) {
 
 std::string bench_heading(const std::string& name, const configs::ModelConfig& model,
                           int64_t vocab_size) {
-  return fmt::format("{}: {} layers, {} wide, {} heads over {} KV heads, vocabulary {}", name,
-                     model.n_layer, model.n_embd, model.n_head, model.n_kv_head, vocab_size);
+  return fmt::format("{}: {} layers, {} wide, {}, vocabulary {}", name, model.n_layer, model.n_embd,
+                     attention_in_words(model), vocab_size);
 }
 
 void BenchProgress::at(int64_t done, int64_t all) {

@@ -105,7 +105,9 @@ experiments::RooflineOptions plan_points(const Options& options, const configs::
   for (int64_t batch = 1; batch <= options.most_sequences; batch *= 2) {
     points.batches.push_back(batch);
   }
-  points.n_kv_head = config.sweep.n_kv_head;
+  // A latent serves every head: there is one model to measure.
+  points.n_kv_head =
+      config.model.mla() ? std::vector<int64_t>{config.model.n_kv_head} : config.sweep.n_kv_head;
   const int64_t most_heads = *std::max_element(points.n_kv_head.begin(), points.n_kv_head.end());
   configs::ModelConfig widest = config.model;
   widest.given_head_dim = config.model.head_dim();

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "configs/print.h"
+#include "configs/size.h"
 #include "configs/value.h"
 #include "kernels/threads.h"
 #include "tensor/check.h"
@@ -175,6 +176,19 @@ void note(const Common& common, std::string_view text) {
   if (!common.quiet) {
     complain(text);
   }
+}
+
+std::string attention_in_words(const configs::ModelConfig& m) {
+  std::string text = m.mla() ? fmt::format("{} heads of {} over a latent of {} and {} rotated",
+                                           m.n_head, m.head_dim(), m.kv_rank(), m.rope_head_dim())
+                             : fmt::format("{} query and {} key/value heads of {}", m.n_head,
+                                           m.n_kv_head, m.head_dim());
+  if (m.window > 0) {
+    text += fmt::format(", a window of {} in {} of {} layers", m.window, configs::local_layers(m),
+                        m.n_layer);
+    text += m.sinks > 0 ? fmt::format(" with {} sinks", m.sinks) : "";
+  }
+  return text + (m.sink == configs::SinkKind::learned ? ", learned sinks" : "");
 }
 
 void set_footer(CLI::App& app, const std::string& examples, bool keys) {

@@ -87,6 +87,10 @@ inline constexpr int64_t kUsualVocabulary = 65;
 /// vocabulary has no corpus to come from.
 std::optional<int64_t> find_vocabulary(const ConfigArgument& argument);
 
+/// "8 query and 2 key/value heads of 32", or under mla "8 heads of 32 over a latent of 64 and 16
+/// rotated"; then windows and learned sinks where there are any.
+std::string attention_in_words(const configs::ModelConfig& model);
+
 /// What --help ends with: an example, and the keys that --set takes where `keys` is true.
 void set_footer(CLI::App& app, const std::string& examples, bool keys = false);
 

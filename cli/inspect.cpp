@@ -138,10 +138,10 @@ ordered_json to_json(const Contents& contents, const Options& options) {
 std::string config_line(const configs::Config& config) {
   const auto& [m, d, t, s] = config;
   return fmt::format(
-      "config       {} layers, {} wide, {} query and {} key/value heads of {}, context {}; {} at "
+      "config       {} layers, {} wide, {}, context {}; {} at "
       "{}, batch {} * {}, {} steps, seed {}\n",
-      m.n_layer, m.n_embd, m.n_head, m.n_kv_head, m.head_dim(), m.block_size,
-      configs::name_of(t.optimizer), t.lr, t.batch_size, t.grad_accumulation, t.steps, t.seed);
+      m.n_layer, m.n_embd, attention_in_words(m), m.block_size, configs::name_of(t.optimizer), t.lr,
+      t.batch_size, t.grad_accumulation, t.steps, t.seed);
 }
 
 std::string state_lines(const train::RunState& state) {

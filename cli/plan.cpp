@@ -7,6 +7,7 @@
 #include "cli/byte_size.h"
 #include "cli/commands.h"
 #include "cli/plan.h"
+#include "cli/plan_reliefs.h"
 #include "configs/size.h"
 #include "kernels/threads.h"
 #include "tensor/check.h"
@@ -98,11 +99,15 @@ nlohmann::ordered_json to_json(const Plan& plan) {
       {"optimizer_bytes",
        configs::optimizer_bytes(model, plan.vocab_size, plan.config.train.optimizer)},
       {"activation_bytes", plan.activation_bytes()}};
+  for (const PlannedRelief& each : planned_reliefs(plan)) {
+    json["reliefs"].push_back({{"name", each.name},
+                               {"cache_bytes_per_token", each.token_bytes},
+                               {"cache_bytes", each.cache_bytes},
+                               {"decode_read_bytes", each.bytes_read}});
+  }
   if (plan.memory) {
     for (const int64_t kv_heads : kv_head_choices(model)) {
-      ModelConfig variant = model;
-      variant.n_kv_head = kv_heads;
-      const Fit fit = find_fit(plan, variant);
+      const Fit fit = find_fit(plan, with_kv_heads(model, kv_heads));
       json["fits"].push_back({{"n_kv_head", kv_heads},
                               {"longest_context", fit.context},
                               {"largest_batch", fit.batch}});
@@ -142,6 +147,14 @@ std::vector<int64_t> kv_head_choices(const ModelConfig& model) {
   std::erase(others, model.n_kv_head);
   others.insert(others.begin(), model.n_kv_head);
   return others;
+}
+
+ModelConfig with_kv_heads(const ModelConfig& model, int64_t kv_heads) {
+  ModelConfig grouped = model;
+  grouped.attention = configs::AttentionKind::gqa;
+  grouped.given_kv_rank = grouped.given_rope_head_dim = 0;
+  grouped.n_kv_head = kv_heads;
+  return grouped;
 }
 
 Fit find_fit(const Plan& plan, const ModelConfig& model) {

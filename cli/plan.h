@@ -34,6 +34,9 @@ struct Plan {
 /// The model's own n_kv_head, then every other divisor of n_head, descending.
 std::vector<int64_t> kv_head_choices(const configs::ModelConfig& model);
 
+/// The model with grouped-query attention over so many KV heads, whatever its own attention is.
+configs::ModelConfig with_kv_heads(const configs::ModelConfig& model, int64_t kv_heads);
+
 /// What fits into plan.memory beside the weights (float32) of `model`, which is the plan's with
 /// another n_kv_head. A learned position table ends at block_size.
 struct Fit {

@@ -3,10 +3,13 @@
 
 #include <array>
 
+#include "cli/common.h"
+#include "cli/plan_reliefs.h"
 #include "cli/table.h"
 #include "configs/count.h"
 #include "configs/size.h"
 #include "experiments/format.h"
+#include "infer/block_cache.h"
 #include "tensor/check.h"
 
 namespace headroom::cli {
@@ -27,6 +30,10 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 
 std::string heading(const Plan& plan) {
   const ModelConfig& m = plan.model();
+  if (m.mla() || m.window > 0) {
+    return fmt::format("{}: {} layers, {} wide, {}, context {}, vocabulary {}\n", plan.name,
+                       m.n_layer, m.n_embd, attention_in_words(m), m.block_size, plan.vocab_size);
+  }
   const std::string kind = m.n_kv_head == m.n_head ? "multi-head attention"
                            : m.n_kv_head == 1      ? "multi-query attention"
                                                    : "grouped-query attention";
@@ -54,7 +61,10 @@ std::string parameter_part(const Plan& plan) {
     block += each.count();
   }
   rows.push_back({"    one block", "", count_text(block.value())});
-  rows.push_back({"    its attention projections", "2 * n_embd * (n_head + n_kv_head) * head_dim",
+  rows.push_back({"    its attention projections",
+                  m.mla() ? "n_embd * (n_head * (2 * head_dim + rope_head_dim) + kv_rank + "
+                            "rope_head_dim) + 2 * n_head * head_dim * kv_rank"
+                          : "2 * n_embd * (n_head + n_kv_head) * head_dim",
                   count_text(configs::attention_parameters_per_layer(m))});
   rows.push_back({"  all", "", count_text(configs::parameter_count(m, plan.vocab_size))});
   return aligned(rows, 2);
@@ -86,14 +96,15 @@ std::string memory_part(const Plan& plan) {
 std::string cache_part(const Plan& plan) {
   const ModelConfig& m = plan.model();
   const int64_t token = configs::cache_bytes(m, 1, 1, plan.cache_types);
-  const int64_t all = configs::cache_bytes(m, plan.context, plan.batch, plan.cache_types);
+  const infer::BlockTable table({}, plan.context);
+  const int64_t all = infer::cache_bytes(m, table, plan.batch, plan.cache_types);
   const std::vector<Row> rows = {
       {fmt::format("Key/value cache in {}", plan.dtype)},
       {"  a token in a layer", human_bytes(token / m.n_layer),
        configs::token_formula(m, plan.cache_types)},
       {"  a token", human_bytes(token), configs::cache_formula(m, 1, 1, plan.cache_types)},
       {fmt::format("  {} tokens * {}", format_count(plan.context), format_count(plan.batch)),
-       human_bytes(all), configs::cache_formula(m, plan.context, plan.batch, plan.cache_types)}};
+       human_bytes(all), infer::cache_formula(m, table, plan.batch, plan.cache_types)}};
   return aligned(rows, 3);
 }
 
@@ -118,6 +129,14 @@ std::string step_part(const Plan& plan) {
   }
   const int64_t tokens = configs::tokens_per_step(plan.config);
   const int64_t flop = configs::step_flop(m, plan.vocab_size, tokens);
+  if (m.mla() || m.window > 0) {
+    return fmt::format(
+        "A training step of {} tokens: {}\n"
+        "  6 * (matrices, head included, {} * tokens {} + attention's multiply-adds {} of a "
+        "sequence * sequences {})\n",
+        format_count(tokens), flop_text(flop), count_text(matrices.value()), tokens,
+        count_text(configs::attention_multiply_adds(m, m.block_size)), tokens / m.block_size);
+  }
   return fmt::format(
       "A training step of {} tokens: {}\n"
       "  6 * (matrices, head included, {} + n_layer {} * n_head {} * head_dim {} * (block_size {} "
@@ -134,8 +153,7 @@ std::string choices_part(const Plan& plan) {
     rows[0].push_back(fmt::format("largest batch of {}", plan.context));
   }
   for (const int64_t kv_heads : kv_head_choices(plan.model())) {
-    ModelConfig m = plan.model();
-    m.n_kv_head = kv_heads;
+    const ModelConfig m = with_kv_heads(plan.model(), kv_heads);
     rows.push_back(
         {fmt::format("{}", kv_heads), count_text(configs::parameter_count(m, plan.vocab_size)),
          count_text(configs::attention_parameters_per_layer(m)),
@@ -154,12 +172,25 @@ std::string choices_part(const Plan& plan) {
   return aligned(rows, 0) + fits;
 }
 
+std::string reliefs_part(const Plan& plan) {
+  std::vector<Row> rows = {{"other reliefs", "cache/token",
+                            fmt::format("cache of {} * {}", plan.context, plan.batch),
+                            "read by a decoding step"}};
+  std::vector<std::string> explanations;
+  for (const PlannedRelief& each : planned_reliefs(plan)) {
+    rows.push_back({each.name, human_bytes(each.token_bytes), human_bytes(each.cache_bytes),
+                    human_bytes(each.bytes_read)});
+    explanations.push_back(fmt::format("  {}: {}\n", each.name, each.explanation));
+  }
+  return aligned(rows, 1) + fmt::format("{}", fmt::join(explanations, ""));
+}
+
 }  // namespace
 
 std::string plan_text(const Plan& plan) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}", heading(plan), parameter_part(plan),
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}{}", heading(plan), parameter_part(plan),
                      memory_part(plan), cache_part(plan), step_part(plan), choices_part(plan),
-                     plan.memory ? "\n" + advice_text(plan) : "");
+                     reliefs_part(plan), plan.memory ? "\n" + advice_text(plan) : "");
 }
 
 }  // namespace headroom::cli

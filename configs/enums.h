@@ -35,7 +35,7 @@ constexpr Spellings<AttentionKind, 2> spellings(AttentionKind) {
 }
 
 /// Whether each head learns one more logit, with no value, that its softmax may go to (gpt-oss,
-/// arXiv 2508.10925 section 2.1).
+/// arXiv 2508.10925).
 enum class SinkKind { none, learned };
 constexpr Spellings<SinkKind, 2> spellings(SinkKind) {
   return {{{SinkKind::none, "none"}, {SinkKind::learned, "learned"}}};

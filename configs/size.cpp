@@ -86,13 +86,6 @@ Count keys_of_sequence(int64_t tokens, int64_t reach) {
   return (Count(grows) * (Count(grows) + 1)).value() / 2 + Count(tokens - grows) * reach;
 }
 
-/// Multiply-adds of attention over a sequence, all layers.
-Count sequence_attention(const ModelConfig& m, int64_t tokens) {
-  const int64_t local = local_layers(m);
-  return per_key(m) * (keys_of_sequence(tokens, tokens) * (m.n_layer - local) +
-                       keys_of_sequence(tokens, local_reach(m).value()) * local);
-}
-
 }  // namespace
 
 int64_t ParameterSize::count() const {
@@ -281,7 +274,7 @@ int64_t cache_bytes(const ModelConfig& m, int64_t tokens, int64_t batch, KVTypes
 std::string token_formula(const ModelConfig& m, KVTypes types) {
   const KVShape shape = kv_shape(m);
   if (shape.value_in_key) {
-    return vector_formula(types.k, "kv_rank + rope_head_dim", shape.key_size);
+    return vector_formula(types.k, "(kv_rank + rope_head_dim)", shape.key_size);
   }
   const std::string heads = fmt::format("n_kv_head {} * ", shape.heads);
   if (types.k == types.v) {
@@ -357,9 +350,16 @@ int64_t tokens_per_step(const Config& config) {
       .value();
 }
 
+int64_t attention_multiply_adds(const ModelConfig& m, int64_t tokens) {
+  const int64_t local = local_layers(m);
+  return (per_key(m) * (keys_of_sequence(tokens, tokens) * (m.n_layer - local) +
+                        keys_of_sequence(tokens, local_reach(m).value()) * local))
+      .value();
+}
+
 int64_t step_flop(const ModelConfig& m, int64_t vocab_size, int64_t tokens) {
   const Count matrices = layer_matrix_elements(m) * m.n_layer + Count(vocab_size) * m.n_embd;
-  const Count sequence = sequence_attention(m, m.block_size);
+  const Count sequence = attention_multiply_adds(m, m.block_size);
   const Count attention = sequence * (tokens / m.block_size) +
                           (sequence * (tokens % m.block_size)).value() / m.block_size;
   return (Count(6) * (matrices * tokens + attention)).value();
@@ -367,7 +367,7 @@ int64_t step_flop(const ModelConfig& m, int64_t vocab_size, int64_t tokens) {
 
 int64_t prefill_flop(const ModelConfig& m, int64_t vocab_size, int64_t tokens) {
   const Count layers = layer_matrix_elements(m) * m.n_layer * tokens;
-  return (Count(2) * (layers + Count(vocab_size) * m.n_embd + sequence_attention(m, tokens)))
+  return (Count(2) * (layers + Count(vocab_size) * m.n_embd + attention_multiply_adds(m, tokens)))
       .value();
 }
 

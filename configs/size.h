@@ -123,6 +123,10 @@ int64_t head_rows(int64_t vocab_size);
 /// Tokens of one step: batch_size * grad_accumulation * block_size.
 int64_t tokens_per_step(const Config& config);
 
+/// Multiply-adds of attention over a sequence of `tokens` tokens, all layers: H * (key + value
+/// width) for each key that a query sees.
+int64_t attention_multiply_adds(const ModelConfig& model, int64_t tokens);
+
 /// FLOP of a training step over `tokens` tokens in sequences of block_size = T: 6 * (matrix
 /// parameters that multiply activations, head included) * tokens + 6 * n_layer * H * D * (T + 1) *
 /// tokens. Causal attention reads (T + 1) / 2 keys per query on average, in a layer with a window

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "configs/size.h"
 #include "experiments/milliseconds.h"
 #include "infer/verify.h"
 
@@ -55,13 +56,15 @@ TimedDecode::TimedDecode(const nn::GPT& model, int64_t batch, int64_t most, DTyp
 void TimedDecode::fill(int64_t context) {
   const configs::ModelConfig& m = model_.config();
   constexpr int64_t kBlock = kernels::KVView::kBlock;
-  const Tensor rows = random_rows({batch_, kBlock, m.n_kv_head, m.head_dim()}, dtype_);
+  const configs::KVShape kv = configs::kv_shape(m);
+  const Tensor keys = random_rows({batch_, kBlock, kv.heads, kv.key_size}, dtype_);
+  const Tensor values = random_rows({batch_, kBlock, kv.heads, kv.value_size}, dtype_);
   for (int64_t have = cache_.position(0); have < context;) {
     const int64_t more = std::min(kBlock, context - have);
     const Tensor counts = Tensor::from(
         std::vector<int32_t>(static_cast<size_t>(batch_), static_cast<int32_t>(more)), {batch_});
     for (int64_t layer = 0; layer < m.n_layer; ++layer) {
-      cache_.append(layer, rows, rows, counts);
+      cache_.append(layer, keys, values, counts);
     }
     have += more;
   }

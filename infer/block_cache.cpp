@@ -30,16 +30,19 @@ BlockTable layer_table(const configs::ModelConfig& model, int64_t layer, const B
 }
 
 std::vector<AlikeLayers> alike_layers(const configs::ModelConfig& model, const BlockTable& table) {
+  const int64_t local = configs::local_layers(model);
   std::vector<AlikeLayers> all;
-  for (int64_t i = 0; i < model.n_layer; ++i) {
-    const int64_t slots = layer_table(model, i, table).slots();
-    const auto same_slots = std::find_if(
-        all.begin(), all.end(), [&](const AlikeLayers& each) { return each.slots == slots; });
-    if (same_slots == all.end()) {
-      all.push_back({1, slots});
-    } else {
-      ++same_slots->layers;
+  const auto period = static_cast<int64_t>(model.window_pattern.size());
+  for (int64_t i = 0; i < std::min(period, model.n_layer); ++i) {
+    const bool is_local = configs::layer_window(model, i).window > 0;
+    const AlikeLayers found{is_local ? local : model.n_layer - local,
+                            layer_table(model, i, table).slots()};
+    if (std::find(all.begin(), all.end(), found) == all.end()) {
+      all.push_back(found);
     }
+  }
+  if (all.size() == 2 && all[0].slots == all[1].slots) {
+    all = {{model.n_layer, all[0].slots}};
   }
   return all;
 }

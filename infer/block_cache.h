@@ -19,6 +19,7 @@ BlockTable layer_table(const configs::ModelConfig& model, int64_t layer, const B
 /// Layers in which a sequence has equally many slots.
 struct AlikeLayers {
   int64_t layers, slots;
+  bool operator==(const AlikeLayers&) const = default;
 };
 std::vector<AlikeLayers> alike_layers(const configs::ModelConfig& model, const BlockTable& table);
 

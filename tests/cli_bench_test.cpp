@@ -19,8 +19,8 @@ const std::vector<std::string> kTiny = {
     "--set", "sweep.n_kv_head=[4,2]"};
 
 json bench(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin() + 2, kTiny.begin(), kTiny.end());  // a test's own --set wins
   arguments.insert(arguments.begin(), "bench");
-  arguments.insert(arguments.end(), kTiny.begin(), kTiny.end());
   arguments.emplace_back("--json");
   const RunResult result = run_program(arguments);
   EXPECT_EQ(result.status, 0) << result.err;
@@ -109,6 +109,20 @@ TEST(Bench, LatencyHasARowPerContextAndTheirSlope) {
         rows[1].at(kind + "_ms").get<double>() - rows[0].at(kind + "_ms").get<double>();
     EXPECT_NEAR(out.at(kind + "_slope_us_per_token").get<double>(), rise / 32 * 1e3, 1e-9);
   }
+}
+
+TEST(Bench, MeasuresLatentsAndWindows) {
+  const std::vector<std::string> latent = {
+      "--set", "model.attention=mla", "--set", "model.n_kv_head=4",
+      "--set", "model.window=8",      "--set", "model.window_pattern=LG"};
+  std::vector<std::string> latency = {"latency", "gqa", "--contexts", "16,48"};
+  latency.insert(latency.end(), latent.begin(), latent.end());
+  EXPECT_EQ(bench(latency).at("rows").size(), 2U);
+  std::vector<std::string> roofline = {"roofline",    "gqa", "--tokens",    "40",
+                                       "--context",   "9",   "--steps",     "5",
+                                       "--sequences", "2",   "--precision", "fp32"};
+  roofline.insert(roofline.end(), latent.begin(), latent.end());
+  EXPECT_EQ(bench(roofline).at("batches").size(), 2U);  // one latent serves all heads
 }
 
 TEST(Bench, RefusesContextsThatAreNone) {

@@ -30,10 +30,10 @@ TEST(Plan, HasTheKeysOfTheContractAndNoOthers) {
   for (const auto& [key, value] : plan.items()) {
     keys.push_back(key);
   }
-  EXPECT_EQ(keys, (std::vector<std::string>{"activation_bytes", "attention_params_per_layer",
-                                            "cache_bytes_per_token",
-                                            "cache_bytes_per_token_per_layer", "optimizer_bytes",
-                                            "params", "params_by_tensor", "weights_bytes"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{
+                      "activation_bytes", "attention_params_per_layer", "cache_bytes_per_token",
+                      "cache_bytes_per_token_per_layer", "optimizer_bytes", "params",
+                      "params_by_tensor", "reliefs", "weights_bytes"}));
 }
 
 TEST(Plan, CountsTheParametersAndCacheOfEveryKVHeadCount) {
@@ -104,12 +104,46 @@ TEST(Plan, ShowsEachFormulaWithItsFactors) {
 
 TEST(Plan, ComparesTheModelWithEveryOtherDivisorOfItsHeads) {
   const std::string text = plan_text({"--set", "model.n_kv_head=2"});
-  EXPECT_THAT(text.substr(text.find("n_kv_head  parameters")),
-              "n_kv_head  parameters  attention/layer  cache/token  cache of 256 * 1\n"
-              "        2   4,149,120          163,840      3.0 KiB         768.0 KiB\n"
-              "        8   4,738,944          262,144     12.0 KiB           3.0 MiB\n"
-              "        4   4,345,728          196,608      6.0 KiB           1.5 MiB\n"
-              "        1   4,050,816          147,456      1.5 KiB         384.0 KiB\n");
+  EXPECT_THAT(text,
+              HasSubstr("n_kv_head  parameters  attention/layer  cache/token  cache of 256 * 1\n"
+                        "        2   4,149,120          163,840      3.0 KiB         768.0 KiB\n"
+                        "        8   4,738,944          262,144     12.0 KiB           3.0 MiB\n"
+                        "        4   4,345,728          196,608      6.0 KiB           1.5 MiB\n"
+                        "        1   4,050,816          147,456      1.5 KiB         384.0 KiB\n"));
+}
+
+TEST(Plan, ShowsWaysToASmallerCacheBesideFewerHeads) {
+  const auto reliefs = plan_json("gqa", {"--set", "model.vocab_size=65", "--context", "4096",
+                                         "--batch", "2", "--dtype", "bf16"})["reliefs"];
+  ASSERT_EQ(reliefs.size(), 4U);
+  // A latent of 2 * 32 and 16 rotated, in 6 layers.
+  EXPECT_EQ(reliefs[0]["name"], "mla, kv_rank 64 and 16 rotated");
+  EXPECT_EQ(reliefs[0]["cache_bytes_per_token"], 6 * (64 + 16) * 2);
+  EXPECT_EQ(reliefs[0]["cache_bytes"], 6 * (64 + 16) * 2 * 4096 * 2);
+  EXPECT_EQ(reliefs[0]["decode_read_bytes"], 6 * (64 + 16) * 2 * 4096 * 2);
+  // A window of 64 touches two blocks of 64 at most.
+  const int64_t token = 6 * 2 * 8 * 32 * 2;
+  EXPECT_EQ(reliefs[1]["name"], "window of 64 in 6 of 6 layers");
+  EXPECT_EQ(reliefs[1]["cache_bytes"], token * 128 * 2);
+  EXPECT_EQ(reliefs[1]["decode_read_bytes"], token * 64 * 2);
+  // A state of 32 * 32 per head, for any number of tokens.
+  EXPECT_EQ(reliefs[2]["cache_bytes_per_token"], 0);
+  EXPECT_EQ(reliefs[2]["cache_bytes"], 6 * 8 * 32 * 32 * 2 * 2);
+  EXPECT_EQ(reliefs[3]["cache_bytes"], token * 4096 * 2);
+  EXPECT_EQ(reliefs[3]["decode_read_bytes"], token * 1024 * 2);
+}
+
+TEST(Plan, OfLatentAttentionAndWindowsNamesThem) {
+  const std::string text = plan_text({"--set", "model.attention=mla", "--set", "model.window=64",
+                                      "--set", "model.window_pattern=LG", "--context", "1000"});
+  EXPECT_THAT(text, HasSubstr("8 heads of 32 over a latent of 64 and 16 rotated, a window of 64 in "
+                              "3 of 6 layers, context 256"));
+  EXPECT_THAT(text, HasSubstr("self_attn.kv_a_proj_with_mqa.weight"));
+  // The layers that see all hold 1000 tokens, the others two blocks of 64.
+  EXPECT_THAT(text, HasSubstr("n_layer 3 * (kv_rank + rope_head_dim) 80 * bytes 4 * tokens 128"));
+  EXPECT_THAT(text, HasSubstr("n_layer 3 * (kv_rank + rope_head_dim) 80 * bytes 4 * tokens 1000"));
+  EXPECT_THAT(text, HasSubstr("attention's multiply-adds"));
+  EXPECT_THAT(text, HasSubstr("\n        1   4,"));  // n_kv_head 1 instead, as a model of its own
 }
 
 TEST(Plan, FindsWhatFitsIntoMemory) {

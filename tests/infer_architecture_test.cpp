@@ -102,6 +102,38 @@ TEST(Architectures, UnderTheWindowOfACacheEqualTheUncachedPassUnderIt) {
   }
 }
 
+TEST(Architectures, AreVerifiedUnderCachesThatRoundToo) {
+  const infer::Sequences ragged = {tokens(70, 1), tokens(36, 2), tokens(5, 3)};
+  for (const Architecture& each : architectures()) {
+    const auto model = model_of(each.config, DType::f32);
+    const auto wide = infer::to_f64(*model);
+    for (const std::string spec : {"static", "static,window=16,sinks=4", "static,dtype=int8",
+                                   "static,window=16,dtype=bf16,place=file"}) {
+      const auto checks = infer::verify_cache(
+          *model, *wide, infer::cache_under_test(infer::parse_cache_spec(spec)), ragged);
+      EXPECT_FALSE(checks.empty());
+      for (const infer::CacheCheck& check : checks) {
+        // The tolerance of 8 bits is that of trained models: these random ones are rougher.
+        const bool near = spec == "static,dtype=int8"
+                              ? check.max_abs_diff <= 0.15 * check.max_abs_logit
+                              : check.ok;
+        EXPECT_TRUE(near) << each.name << ", " << check.cache << " in chunks of " << check.chunk
+                          << ": " << check.max_abs_diff << " of " << check.max_abs_logit;
+      }
+    }
+  }
+}
+
+// KVC-17
+TEST(Architectures, DifferingTypesOfKeysAndValuesAreRefusedForALatent) {
+  for (const char* spec : {"static,k=int8,v=int4", "static,k=int8", "static,rotate=hadamard"}) {
+    EXPECT_THROW(infer::check_cache_spec(infer::parse_cache_spec(spec), latent_config()),
+                 InputError);
+    infer::check_cache_spec(infer::parse_cache_spec(spec), small_config());
+  }
+  infer::check_cache_spec(infer::parse_cache_spec("static,dtype=int8"), latent_config());
+}
+
 // KVC-17
 TEST(Architectures, ALatentTakesItsWidthAndTheRotatedKeyAndNothingElse) {
   const configs::ModelConfig config = latent_config();
