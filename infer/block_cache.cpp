@@ -60,8 +60,10 @@ configs::ModelConfig with_layers(const configs::ModelConfig& model, int64_t laye
 int64_t cache_bytes(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
                     configs::KVTypes types, std::span<const int64_t> prefixes) {
   configs::Count sum;
-  for (int64_t i = 0; i < model.n_layer; ++i) {
-    sum += configs::Count(configs::cache_bytes_per_token(model, types)) *
+  const auto period = static_cast<int64_t>(model.window_pattern.size());
+  for (int64_t i = 0; i < std::min(period, model.n_layer); ++i) {
+    const int64_t layers = (model.n_layer - i + period - 1) / period;  // i, i + period, ...
+    sum += configs::Count(configs::cache_bytes_per_token(model, types)) * layers *
            planned_slots(layer_table(model, i, table), batch, prefixes);
   }
   return sum.value();
