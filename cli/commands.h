@@ -25,6 +25,8 @@ Action add_convert(CLI::App& app, Common& common);
 Action add_analyze_sinks(CLI::App& app, Common& common);
 Action add_analyze_window(CLI::App& app, Common& common);
 Action add_analyze_low_rank(CLI::App& app, Common& common);
+Action add_bench_memory(CLI::App& app, Common& common);
+Action add_reproduce(CLI::App& app, Common& common);
 Action add_tokenize(CLI::App& app, Common& common);
 Action add_inspect(CLI::App& app, Common& common);
 

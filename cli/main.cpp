@@ -38,6 +38,8 @@ const std::vector<Command> kCommands = {
     {"analyze sinks", "attention mass on token 0, by layer and head", add_analyze_sinks},
     {"analyze window", "the loss under a window with and without sinks", add_analyze_window},
     {"analyze low-rank", "the loss against the rank of keys and values", add_analyze_low_rank},
+    {"bench memory", "the cache's bytes as allocated, beside the formula", add_bench_memory},
+    {"reproduce", "every exhibit of the study, beside the published figures", add_reproduce},
     {"tokenize", "the ids and pieces of a text", add_tokenize},
     {"inspect", "what a run folder or a checkpoint holds", add_inspect},
 };

@@ -17,12 +17,12 @@ namespace headroom::experiments {
 /// A figure. `note` is about this figure alone; where `ours` is absent it says why, and is shown as
 /// "not measured: NOTE".
 struct ExhibitRow {
-  std::string figure;                  // what it is: "naive step at context 512"
-  std::optional<double> published;     // absent: nothing was published
-  std::optional<double> published_to;  // the other end, where a range was published
-  std::optional<double> ours;
-  std::string unit;  // "ms", "bytes", "nats/token"; empty: a plain number
-  std::string note;
+  std::string figure = {};                  // what it is: "naive step at context 512"
+  std::optional<double> published = {};     // absent: nothing was published
+  std::optional<double> published_to = {};  // the other end, where a range was published
+  std::optional<double> ours = {};
+  std::string unit = {};  // "ms", "bytes", "nats/token"; empty: a plain number
+  std::string note = {};
 
   bool operator==(const ExhibitRow&) const = default;
 };

@@ -7,6 +7,12 @@ const std::vector<ExhibitKind>& exhibit_kinds() {
   // clang-format off
   // id, title, whether it reads the sweep, usual seconds and those of a quick session, function
   static const std::vector<ExhibitKind> kKinds = {
+      {"latency", "The next token, naive and cached", false, 60, 60, latency_exhibit},
+      {"end-to-end", "256 tokens after a prompt of 3584", false, 1200, 75, end_to_end_exhibit},
+      {"logits-equal", "Cached logits are the uncached ones", false, 2, 2, logits_equal_exhibit},
+      {"memory-bill", "The cache's memory, as allocated", false, 12, 12, memory_bill_exhibit},
+      {"fused-view", "Views of a fused projection, and copies", false, 5, 5, fused_view_exhibit},
+      {"prefill-decode", "Prefill and decode under the roofline", false, 25, 12, prefill_decode_exhibit},
       {"kv-head-table", "Parameters, cache and loss by n_kv_head", true, 1, 1, kv_head_table_exhibit},
       {"cache-quality", "What fewer KV heads cost", true, 1, 1, cache_quality_exhibit},
       {"low-rank", "Keys and values of low rank", true, 60, 10, low_rank_exhibit},
@@ -14,6 +20,10 @@ const std::vector<ExhibitKind>& exhibit_kinds() {
       {"learned-sink", "Attention mass on learned sinks", true, 120, 60, learned_sink_exhibit},
       {"window-sinks", "Windows with and without sinks", true, 10, 3, window_sinks_exhibit},
       {"kv-bits", "Fewer bits, by n_kv_head", true, 120, 20, kv_bits_exhibit},
+      {"attention-fused", "Materialised and tiled attention", false, 25, 8, attention_fused_exhibit},
+      {"flop-100", "The work of 100 tokens", false, 1, 1, flop_100_exhibit},
+      {"worked-step", "One decode step, by hand", false, 1, 1, worked_step_exhibit},
+      {"presets", "What well-known models cache", false, 1, 1, presets_exhibit},
   };
   // clang-format on
   return kKinds;

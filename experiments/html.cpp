@@ -1,7 +1,9 @@
-// Escaping text for HTML.
+// Escaping text for HTML, tables, and the page around them.
 #include "experiments/html.h"
 
 #include <fmt/format.h>
+
+#include "experiments/report_style.h"
 
 namespace headroom::experiments {
 
@@ -56,6 +58,24 @@ std::string html_table(const char* kind, const std::vector<std::vector<Cell>>& r
   return fmt::format(
       "<table class=\"{}\"><thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody></table>\n", kind, head,
       body);
+}
+
+std::string html_page(std::string_view title, std::string_view body) {
+  return fmt::format(
+      R"(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{}</title>
+<style>{}</style>
+</head>
+<body><main>
+{}</main></body>
+</html>
+)",
+      escaped(title), kReportStyle, body);
 }
 
 }  // namespace headroom::experiments

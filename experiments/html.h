@@ -22,4 +22,8 @@ struct Cell {
 /// list of labels and values) or "narrow". `rows` are not empty and have the same columns.
 std::string html_table(const char* kind, const std::vector<std::vector<Cell>>& rows);
 
+/// A whole page around `body`, in the reports' style. It asks for nothing outside itself and runs
+/// no script. `title` is text.
+std::string html_page(std::string_view title, std::string_view body);
+
 }  // namespace headroom::experiments

@@ -8,13 +8,13 @@
 namespace headroom::experiments {
 
 struct Series {
-  std::string name;
-  std::vector<std::pair<double, double>> points;  // x and y; not finite: left out
+  std::string name = {};
+  std::vector<std::pair<double, double>> points = {};  // x and y; not finite: left out
 };
 
 struct LineChart {
-  std::string xlabel, ylabel;
-  std::vector<Series> series;  // the i-th looks as chart_look(i) says
+  std::string xlabel = {}, ylabel = {};
+  std::vector<Series> series = {};  // the i-th looks as chart_look(i) says
   bool log_x = false, log_y = false;
   bool y_from_zero = false;        // else the axis begins a little below the lowest point
   std::vector<double> xtics = {};  // where x has marks; none: gnuplot chooses
@@ -24,9 +24,9 @@ struct LineChart {
 std::string line_chart(const LineChart& chart);
 
 struct BarChart {
-  std::string xlabel, ylabel;
-  std::vector<std::string> groups;  // words under the bars, some 60 characters in all
-  std::vector<Series> series;       // the i-th bar of each group: points (index of group, value)
+  std::string xlabel = {}, ylabel = {};
+  std::vector<std::string> groups = {};  // words under the bars, some 60 characters in all
+  std::vector<Series> series = {};  // the i-th bar of each group: points (index of group, value)
   bool log_y = false;
 };
 

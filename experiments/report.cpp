@@ -11,7 +11,6 @@
 #include "experiments/format.h"
 #include "experiments/gnuplot.h"
 #include "experiments/html.h"
-#include "experiments/report_style.h"
 #include "experiments/table.h"
 #include "tensor/check.h"
 #include "tensor/file.h"
@@ -212,21 +211,7 @@ Report make_report(const Sweep& sweep, const Summary& summary) {
   body += panels(sweep, summary, report.warning);
   body += samples_section(sweep);
   body += setup_section(sweep, summary);
-  report.html = fmt::format(
-      R"(<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{}</title>
-<style>{}</style>
-</head>
-<body><main>
-{}</main></body>
-</html>
-)",
-      escaped(title), kReportStyle, body);
+  report.html = html_page(title, body);
   return report;
 }
 

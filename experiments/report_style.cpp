@@ -32,6 +32,13 @@ td.words { white-space: normal; min-width: 11em; }
 th.number, td.number { text-align: right; }
 table.narrow { width: auto; min-width: min(100%, 30em); }
 table + .note { margin-top: 12px; }
+table.figures td.number { white-space: nowrap; }
+table.figures td:last-child { color: var(--soft); font-size: 14px; }
+table + .why { margin-top: 14px; }
+h2 code { color: var(--soft); font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+nav ol { margin: 20px 0 0; padding-left: 1.6em; columns: 22em; }
+a { color: var(--mark); }
+.scroll { overflow-x: auto; }
 .mark { display: inline-block; width: 1.5em; text-align: left; font-size: 0.85em; }
 .legend { display: flex; flex-wrap: wrap; gap: 0 16px; margin: 0; font-size: 14px; }
 .panels { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 0 48px; align-items: start; }

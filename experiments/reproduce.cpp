@@ -1,0 +1,305 @@
+// Which exhibits are there, making those that are not, and writing down what is known after each.
+#include "experiments/reproduce.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "experiments/exhibit_report.h"
+#include "experiments/machine.h"
+#include "experiments/sweep_runs.h"
+#include "tensor/check.h"
+#include "tensor/file.h"
+#include "text/hash.h"
+#include "train/run_folder.h"
+
+namespace headroom::experiments {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kSweepFolder = "sweep";
+constexpr const char* kQuickSweepFolder = "sweep-quick";
+constexpr const char* kResults = "results.json";
+
+bool is_finished_sweep(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(folder / kResults, ignored) ||
+      !fs::is_regular_file(folder / train::kConfigFile, ignored)) {
+    return false;
+  }
+  const auto json = nlohmann::json::parse(read_file(folder / kResults), nullptr, false);
+  return json.is_object() && json.value("finished", false);
+}
+
+/// Refuses what is no folder, and a folder whose results.json and report.html are another's.
+void check_folder(const fs::path& folder) {
+  std::error_code ignored;
+  check_input(!fs::exists(folder, ignored) || fs::is_directory(folder, ignored),
+              "{}: can't be the study's folder: it is not a directory", folder.string());
+  check_input(!fs::exists(folder / train::kConfigFile, ignored),
+              "{}: holds a run or a sweep, which reproduce would write over: give another --out, "
+              "and a finished sweep as --sweep",
+              folder.string());
+}
+
+void check_ids(const std::vector<std::string>& only, const std::vector<ExhibitKind>& kinds) {
+  std::vector<std::string> ids;
+  for (const ExhibitKind& kind : kinds) ids.emplace_back(kind.id);
+  for (const std::string& id : only) {
+    check_input(std::ranges::find(ids, id) != ids.end(),
+                "--only is {}, which is no exhibit: there are {}", id, fmt::join(ids, ", "));
+  }
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  check(!error, "{}: can't be made: {}", folder.string(), error.message());
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// The result of an exhibit that could not be made.
+DoneExhibit failed_exhibit(const ExhibitKind& kind, const std::string& reason) {
+  DoneExhibit done;
+  done.exhibit.id = kind.id;
+  done.exhibit.title = kind.title;
+  done.exhibit.rows.push_back({.figure = kind.title, .note = reason});
+  return done;
+}
+
+class Driver {
+ public:
+  Driver(const ReproduceOptions& options, ReproduceObserver& observer,
+         SweepObserver& sweep_observer)
+      : options_(options),
+        observer_(observer),
+        sweep_observer_(sweep_observer),
+        machine_(this_machine()),
+        done_(options.kinds.size()) {
+    check_ids(options.only, options.kinds);
+    check_folder(options.folder);
+    choose_sweep();
+    make_folder(options.folder / "exhibits");
+    for (size_t i = 0; i < options.kinds.size(); ++i) read_stored(i);
+    check_sweep_can_be_trained();
+  }
+
+  ReproduceOutcome run() {
+    std::vector<size_t> open;
+    for (size_t i = 0; i < options_.kinds.size(); ++i) {
+      if (!asked(i)) continue;
+      (done_[i] ? finished_ : open).push_back(i);
+    }
+    if (!finished_.empty()) {
+      observer_.note(fmt::format("{} of {} exhibits are there already and kept", finished_.size(),
+                                 finished_.size() + open.size()));
+    }
+    try {
+      for (size_t at = 0; at < open.size(); ++at) {
+        later_seconds_ = 0;
+        for (size_t later = at + 1; later < open.size(); ++later) {
+          later_seconds_ += expected(options_.kinds[open[later]]);
+        }
+        make(open[at], {.index = std::ssize(finished_) + static_cast<int64_t>(at) + 1,
+                        .count = std::ssize(finished_) + std::ssize(open),
+                        .id = options_.kinds[open[at]].id,
+                        .title = options_.kinds[open[at]].title});
+        publish();
+      }
+    } catch (const Interrupted&) {
+      outcome_.interrupted = true;
+    }
+    publish();
+    outcome_.asked = collect(true);
+    return outcome_;
+  }
+
+ private:
+  bool asked(size_t i) const {
+    return options_.only.empty() ||
+           std::ranges::find(options_.only, options_.kinds[i].id) != options_.only.end();
+  }
+
+  double expected(const ExhibitKind& kind) const {
+    return options_.quick ? kind.quick_seconds : kind.seconds;
+  }
+
+  fs::path file_of(const ExhibitKind& kind) const {
+    return options_.folder / "exhibits" / fmt::format("{}.json", kind.id);
+  }
+
+  void choose_sweep() {
+    if (!options_.sweep.empty()) {
+      check_input(
+          is_finished_sweep(options_.sweep),
+          "--sweep is {}, which holds no finished sweep (a results.json that says so, and a "
+          "config.yaml)",
+          options_.sweep.string());
+      sweep_ = options_.sweep;
+      return;
+    }
+    sweep_ = find_sweep(options_.folder, options_.quick);
+  }
+
+  /// Before anything is computed: a missing corpus must not end a session an hour later.
+  void check_sweep_can_be_trained() const {
+    for (size_t i = 0; i < options_.kinds.size(); ++i) {
+      if (sweep_.empty() && asked(i) && !done_[i] && options_.kinds[i].uses_sweep) {
+        plan_sweep(options_.sweep_config);
+        return;
+      }
+    }
+  }
+
+  /// What an exhibit's result depends on beside the program itself.
+  std::string settings_of(const ExhibitKind& kind) const {
+    return fmt::format("{}; {} threads of {}{}", options_.quick ? "quick" : "full",
+                       machine_.threads, machine_.cpu,
+                       kind.uses_sweep && !sweep_.empty()
+                           ? "; sweep " + text::content_hash(read_file(sweep_ / kResults))
+                           : "");
+  }
+
+  void read_stored(size_t i) {
+    const ExhibitKind& kind = options_.kinds[i];
+    std::error_code ignored;
+    if ((kind.uses_sweep && sweep_.empty()) || !fs::exists(file_of(kind), ignored)) return;
+    try {
+      DoneExhibit stored = read_exhibit(file_of(kind));
+      if (stored.settings == settings_of(kind)) {
+        done_[i] = std::move(stored);
+      } else if (asked(i)) {
+        observer_.note(fmt::format("{} was made with other settings ({}) and is made again",
+                                   kind.id, stored.settings));
+      }
+    } catch (const InputError& error) {
+      observer_.note(fmt::format("{}; it is made again", error.what()));
+    }
+  }
+
+  /// Trains the sweep unless there is one.
+  void need_sweep() {
+    if (!sweep_.empty()) return;
+    const fs::path folder = options_.folder / (options_.quick ? kQuickSweepFolder : kSweepFolder);
+    observer_.note(fmt::format("the trained models come from a sweep that is run now, in {}",
+                               folder.string()));
+    std::error_code ignored;
+    const SweepOutcome outcome =
+        run_sweep(options_.sweep_config,
+                  {.folder = folder, .resume = fs::exists(folder / train::kConfigFile, ignored)},
+                  sweep_observer_);
+    if (outcome.interrupted) throw Interrupted();
+    sweep_ = folder;
+  }
+
+  void make(size_t i, const ExhibitPosition& position) {
+    const ExhibitKind& kind = options_.kinds[i];
+    if (kind.uses_sweep) need_sweep();
+    observer_.exhibit_begins(position);
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      Exhibit exhibit = kind.make(study(kind, begin));
+      exhibit.id = kind.id;
+      exhibit.title = kind.title;
+      done_[i] = {.exhibit = std::move(exhibit),
+                  .settings = settings_of(kind),
+                  .seconds = seconds_since(begin)};
+      write_exhibit(file_of(kind), *done_[i]);
+    } catch (const Error& error) {
+      fail(i, error.what());
+    } catch (const std::bad_alloc&) {
+      fail(i, "the system grants no more memory");
+    }
+    spent_ += seconds_since(begin);
+    spent_expected_ += expected(kind);
+  }
+
+  void fail(size_t i, const std::string& reason) {
+    done_[i] = failed_exhibit(options_.kinds[i], reason);
+    outcome_.failed.push_back(fmt::format("{}: {}", options_.kinds[i].id, reason));
+  }
+
+  Study study(const ExhibitKind& kind, std::chrono::steady_clock::time_point begin) {
+    const double usual = expected(kind);
+    return {.quick = options_.quick,
+            .folder = options_.folder,
+            .sweep = kind.uses_sweep ? sweep_ : fs::path(),
+            .preset = options_.preset,
+            .progress =
+                [this, begin, usual](int64_t done, int64_t all) {
+                  if (observer_.stop_requested()) throw Interrupted();
+                  const double so_far = seconds_since(begin);
+                  const double share = static_cast<double>(done) / static_cast<double>(all);
+                  const double left = done == 0 ? usual * pace() : so_far * (1 / share - 1);
+                  observer_.exhibit_at(done, all, left + later_seconds_ * pace());
+                },
+            .stop_requested = [this] { return observer_.stop_requested(); }};
+  }
+
+  /// How much longer than usual this machine takes.
+  double pace() const { return spent_expected_ > 0 ? spent_ / spent_expected_ : 1; }
+
+  Reproduction collect(bool only_asked) const {
+    Reproduction all{.exhibits = {},
+                     .planned = std::ssize(options_.kinds),
+                     .finished = outcome_.failed.empty(),
+                     .quick = options_.quick,
+                     .sweep = sweep_.empty() ? "" : sweep_.string(),
+                     .machine = machine_};
+    for (size_t i = 0; i < done_.size(); ++i) {
+      all.finished = all.finished && done_[i];
+      if (done_[i] && (asked(i) || !only_asked)) all.exhibits.push_back(*done_[i]);
+    }
+    return all;
+  }
+
+  void publish() {
+    const Reproduction all = collect(false);
+    write_file(options_.folder / kResults, reproduction_json(all));
+    Report report = make_exhibit_report(all);
+    write_file(options_.folder / "report.html", report.html);
+    outcome_.warning = std::move(report.warning);
+  }
+
+  const ReproduceOptions& options_;
+  ReproduceObserver& observer_;
+  SweepObserver& sweep_observer_;
+  Machine machine_;
+  fs::path sweep_;                                // finished; empty: none yet
+  std::vector<std::optional<DoneExhibit>> done_;  // by kind
+  std::vector<size_t> finished_;                  // kinds asked for that were there already
+  double spent_ = 0, spent_expected_ = 0;         // on the exhibits of this session
+  double later_seconds_ = 0;                      // that the exhibits after this one usually take
+  ReproduceOutcome outcome_;
+};
+
+}  // namespace
+
+ReproduceOutcome reproduce(const ReproduceOptions& options, ReproduceObserver& observer,
+                           SweepObserver& sweep_observer) {
+  return Driver(options, observer, sweep_observer).run();
+}
+
+fs::path find_sweep(const fs::path& folder, bool quick) {
+  std::error_code ignored;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const bool reduced = entry.path().filename() == kQuickSweepFolder;
+    if (entry.is_directory(ignored) && (quick || !reduced) && is_finished_sweep(entry.path())) {
+      found.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(found, {}, [](const fs::path& path) {
+    return std::pair(path.filename() != kSweepFolder, path.filename().string());
+  });
+  return found.empty() ? fs::path() : found.front();
+}
+
+}  // namespace headroom::experiments
