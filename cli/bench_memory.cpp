@@ -56,8 +56,8 @@ int run(const Options& options, const Common& common) {
   const train::PrecisionChoice precision = train::choose_precision(
       common.precision.value_or(configs::Precision::fp32), kernels::has_native_bf16());
   const int64_t longest = *std::max_element(options.contexts.begin(), options.contexts.end());
-  const auto element = static_cast<int64_t>(size_of(precision.dtype));
-  configs::require_cache_memory(config, vocabulary, longest, 1, element, "--contexts");
+  const configs::KVTypes types = configs::kv_types_of(precision.dtype);
+  configs::require_cache_memory(config, vocabulary, longest, 1, types, "--contexts");
   require_positions(config, longest);
   const nn::GPT model(config, vocabulary, nn::Scope{.seed = 1});
   std::vector<MemoryBill> bills;
@@ -67,14 +67,14 @@ int run(const Options& options, const Common& common) {
         model, options.contexts, precision.dtype,
         [&progress](int64_t done, int64_t all) { progress.at(done, all); });
   }
-  const int64_t token = configs::cache_bytes(config, 1, 1, element);
+  const int64_t token = configs::cache_bytes(config, 1, 1, types);
   if (common.json) {
     print_json(to_json(bills, token));
     return 0;
   }
   print(fmt::format("{}; a cache in {}\n  a token: {}\n{}",
                     bench_heading(argument.name, config, vocabulary), name_of(precision.dtype),
-                    configs::cache_formula(config, 1, 1, element), to_text(bills)));
+                    configs::cache_formula(config, 1, 1, types), to_text(bills)));
   return 0;
 }
 

@@ -78,7 +78,9 @@ Exhibit flop_100_exhibit(const Study& study) {
       {.figure = "whole model with a cache", .ours = all.cached, .unit = "FLOP"},
       {.figure = "cache of 100 tokens, fp16",
        .published = 3.69,
-       .ours = static_cast<double>(configs::cache_bytes(m, kTokens, 1, 2)) / 1e6,
+       .ours = static_cast<double>(
+                   configs::cache_bytes(m, kTokens, 1, configs::kv_types_of(DType::f16))) /
+               1e6,
        .unit = "MB"},
       {.figure = "weights, fp16", .published = 249, .ours = 2 * parameters / 1e6, .unit = "MB"},
       {.figure = "weights, fp32", .published = 498, .ours = 4 * parameters / 1e6, .unit = "MB"}};

@@ -30,7 +30,8 @@ constexpr int64_t kPrompt = 3584, kNew = 256;
 nn::GPT make_model(const Study& study, int64_t context) {
   configs::ModelConfig model = study.preset("gpt-124m").model;
   model.block_size = std::max(model.block_size, context);  // so that no window sets in
-  configs::require_cache_memory(model, model.vocab_size, context, 1, sizeof(float), "the context");
+  configs::require_cache_memory(model, model.vocab_size, context, 1,
+                                configs::kv_types_of(DType::f32), "the context");
   return nn::GPT(model, model.vocab_size, nn::Scope{.seed = 1});
 }
 

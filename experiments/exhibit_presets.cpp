@@ -12,11 +12,11 @@
 namespace headroom::experiments {
 namespace {
 
-constexpr int64_t kHalf = 2, kSingle = 4;  // bytes of an fp16 and of an fp32 number
+constexpr DType kHalf = DType::f16, kSingle = DType::f32;
 constexpr double kMB = 1e6, kGB = 1e9, kKiB = 1024;
 
-double bytes(const configs::ModelConfig& model, int64_t tokens, int64_t element) {
-  return static_cast<double>(configs::cache_bytes(model, tokens, 1, element));
+double bytes(const configs::ModelConfig& model, int64_t tokens, DType type) {
+  return static_cast<double>(configs::cache_bytes(model, tokens, 1, configs::kv_types_of(type)));
 }
 
 double multi_head_times(configs::ModelConfig model, int64_t kv_heads) {
@@ -70,12 +70,13 @@ Exhibit presets_exhibit(const Study& study) {
   Series series;
   for (const char* name : {"gpt2", "gpt-124m", "llama2-7b", "llama2-70b", "gpt3-175b"}) {
     const configs::ModelConfig m = study.preset(name).model;
-    const int64_t token = configs::cache_bytes(m, 1, 1, kHalf);
-    exhibit.table.push_back(
-        {name, std::to_string(m.n_layer), std::to_string(m.n_head), std::to_string(m.n_kv_head),
-         std::to_string(m.head_dim()), format_count(configs::parameter_count(m, m.vocab_size)),
-         configs::human_bytes(token), format_count(m.block_size),
-         configs::human_bytes(configs::cache_bytes(m, m.block_size, 1, kHalf))});
+    const configs::KVTypes half = configs::kv_types_of(kHalf);
+    const int64_t token = configs::cache_bytes(m, 1, 1, half);
+    exhibit.table.push_back({name, std::to_string(m.n_layer), std::to_string(m.n_head),
+                             std::to_string(m.n_kv_head), std::to_string(m.head_dim()),
+                             format_count(configs::parameter_count(m, m.vocab_size)),
+                             configs::human_bytes(token), format_count(m.block_size),
+                             configs::human_bytes(configs::cache_bytes(m, m.block_size, 1, half))});
     series.points.emplace_back(chart.groups.size(), static_cast<double>(token) / kKiB);
     chart.groups.emplace_back(name);
   }

@@ -65,10 +65,11 @@ Step decode_third_token() {
   const Tensor newest = x.rows(kCached, kCached + 1);
   Step step;
   step.q = project(newest, wq).reshape({kHeads, 1, kSize});
-  step.cached = view.k.shape();
+  const Tensor k = view.k.rows(0, kCached + 1), v = view.v.rows(0, kCached + 1);
+  step.cached = k.shape();
   step.cache_bytes = cache.bytes();
-  step.keys = heads_first(view.k);
-  step.values = heads_first(view.v);
+  step.keys = heads_first(k);
+  step.values = heads_first(v);
   const double scale = 1 / std::sqrt(static_cast<double>(kSize));
   step.scores = plain_scores(step.q, step.keys, scale);
   step.out = plain_weighted_sum(step.scores, step.values);

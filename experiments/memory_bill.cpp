@@ -59,7 +59,7 @@ std::vector<MemoryBill> bench_memory(
     bills.push_back({.context = context,
                      .allocated_bytes = bytes_in_use() - before,
                      .formula_bytes = configs::cache_bytes(model.config(), context, 1,
-                                                           static_cast<int64_t>(size_of(dtype)))});
+                                                           configs::kv_types_of(dtype))});
     done += context;
   }
   progress(done, all);
@@ -74,7 +74,8 @@ FusedView hold_fused_projection(const configs::ModelConfig& model, int64_t token
   fill_normal(x, RandomStream(kSeed, "fused x"), 1.0);
   fill_normal(w, RandomStream(kSeed, "fused w"), 0.02);
   const int64_t k_at = model.q_dim() / kv, v_at = k_at + 1;  // in columns of width kv
-  FusedView held{.formula_bytes = configs::cache_bytes(model, tokens, 1, sizeof(float))};
+  FusedView held{.formula_bytes =
+                     configs::cache_bytes(model, tokens, 1, configs::kv_types_of(DType::f32))};
   for (const bool views : {true, false}) {
     const int64_t before = bytes_in_use();
     std::vector<Tensor> kept;
