@@ -12,7 +12,7 @@ namespace {
 thread_local bool recording_on = true;
 std::atomic<int64_t> node_count{0};
 std::atomic<uint64_t> next_sequence{0};
-const Tensor kAbsent;
+const Tensor kNoGradient;
 }  // namespace
 
 struct Variable::Node {
@@ -41,7 +41,7 @@ void Variable::throw_absent() {
 }
 const Tensor& Variable::grad() const {
   if (state_ == nullptr) {
-    return kAbsent;
+    return kNoGradient;
   }
   return state_->grad;
 }

@@ -10,7 +10,7 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct AnalyzeLowRankOptions {
   AnalyzeOptions analyze;
   std::vector<int64_t> ranks;  // none: the usual ones
 };
@@ -33,7 +33,7 @@ nlohmann::ordered_json to_json(const configs::ModelConfig& model,
   return {{"width", result.width}, {"full_loss_nats", result.full_loss}, {"rows", rows}};
 }
 
-int run(const Options& options, const Common& common) {
+int run_analyze_low_rank(const AnalyzeLowRankOptions& options, const Common& common) {
   const experiments::TrainedModel trained = load_for_analysis(options.analyze, common);
   const configs::ModelConfig& model = trained.run.config.model;
   experiments::LowRank result;
@@ -52,7 +52,7 @@ int run(const Options& options, const Common& common) {
 }  // namespace
 
 Action add_analyze_low_rank(CLI::App& app, Common& common) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<AnalyzeLowRankOptions>();
   add_analyze_options(app, options->analyze);
   add_numbers(app, "--ranks", options->ranks, 1,
               "numbers that are kept per token and layer, of 2 * n_kv_head * head_dim",
@@ -63,7 +63,7 @@ Action add_analyze_low_rank(CLI::App& app, Common& common) {
       "  headroom analyze low-rank runs/first --ranks 16,32,64 --plot low-rank.svg\n\n"
       "Keys before rotation and values of each layer, side by side, are projected on the first r\n"
       "eigenvectors of their second moment: fitted on training text, judged on held-out text.");
-  return [options, &common] { return run(*options, common); };
+  return [options, &common] { return run_analyze_low_rank(*options, common); };
 }
 
 }  // namespace headroom::cli

@@ -22,7 +22,7 @@ nlohmann::ordered_json to_json(const experiments::SinkMass& mass,
   return {{"layers", layers}, {"context", passages.tokens}, {"passages", passages.count()}};
 }
 
-int run(const AnalyzeOptions& options, const Common& common) {
+int run_analyze_sinks(const AnalyzeOptions& options, const Common& common) {
   const experiments::TrainedModel trained = load_for_analysis(options, common);
   experiments::SinkMass mass;
   {
@@ -53,7 +53,7 @@ Action add_analyze_sinks(CLI::App& app, Common& common) {
              "Mean over the queries at positions 1 and on of exp(score - log-sum-exp) of the key\n"
              "at position 0, beside what attention spread evenly would give. A model with learned\n"
              "sinks (model.sink) shows the mass on those, and both with --json.");
-  return [options, &common] { return run(*options, common); };
+  return [options, &common] { return run_analyze_sinks(*options, common); };
 }
 
 }  // namespace headroom::cli

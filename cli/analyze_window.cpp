@@ -11,7 +11,7 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct AnalyzeWindowOptions {
   AnalyzeOptions analyze;
   int64_t window = 0;  // 0: a quarter of the context
   std::vector<int64_t> sinks = {0, 1, 4};
@@ -31,7 +31,7 @@ nlohmann::ordered_json to_json(const std::vector<experiments::WindowLoss>& losse
   return {{"rows", rows}, {"context", passages.tokens}, {"passages", passages.count()}};
 }
 
-int run(const Options& options, const Common& common) {
+int run_analyze_window(const AnalyzeWindowOptions& options, const Common& common) {
   const experiments::TrainedModel trained = load_for_analysis(options.analyze, common);
   const int64_t window =
       options.window == 0 ? experiments::usual_window(trained.held_out.tokens) : options.window;
@@ -50,7 +50,7 @@ int run(const Options& options, const Common& common) {
 }  // namespace
 
 Action add_analyze_window(CLI::App& app, Common& common) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<AnalyzeWindowOptions>();
   add_analyze_options(app, options->analyze);
   add_whole(app, "--window", options->window, 1, 1'000'000'000,
             "keys that a query sees, its own included", "a quarter of the context");
@@ -62,7 +62,7 @@ Action add_analyze_window(CLI::App& app, Common& common) {
       "\nEach passage goes through the cache from its first token on; full attention stands\n"
       "beside it. A context past model.block_size asks more of rope than it was trained "
       "for.");
-  return [options, &common] { return run(*options, common); };
+  return [options, &common] { return run_analyze_window(*options, common); };
 }
 
 }  // namespace headroom::cli

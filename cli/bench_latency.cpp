@@ -20,7 +20,7 @@ namespace {
 
 using experiments::Latency;
 
-struct Options {
+struct BenchLatencyOptions {
   std::string argument;
   std::vector<int64_t> contexts = {512, 1024, 2048, 4096};
 };
@@ -48,7 +48,7 @@ std::string to_text(const Latency& latency) {
                      latency.cached_slope_us_per_token);
 }
 
-int run(const Options& options, const Common& common) {
+int run_bench_latency(const BenchLatencyOptions& options, const Common& common) {
   const ConfigArgument argument = load_config_argument(options.argument, common);
   const configs::ModelConfig& config = argument.config.model;
   const int64_t vocabulary = find_vocabulary(argument).value_or(kUsualVocabulary);
@@ -80,7 +80,7 @@ int run(const Options& options, const Common& common) {
 }  // namespace
 
 Action add_bench_latency(CLI::App& app, Common& common) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchLatencyOptions>();
   add_bench_argument(app, options->argument);
   add_contexts(app, options->contexts);
   add_precision(app, common, "fp32");
@@ -91,7 +91,7 @@ Action add_bench_latency(CLI::App& app, Common& common) {
       "Naive: the whole sequence again for one token. Cached: one token through the cache.\n"
       "The model is untrained, and what the cache holds is random: neither changes a time.",
       true);
-  return [options, &common] { return run(*options, common); };
+  return [options, &common] { return run_bench_latency(*options, common); };
 }
 
 }  // namespace headroom::cli

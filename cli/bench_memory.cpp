@@ -22,7 +22,7 @@ namespace {
 
 using experiments::MemoryBill;
 
-struct Options {
+struct BenchMemoryOptions {
   std::string argument;
   std::vector<int64_t> contexts = {1024, 2048, 4096};
 };
@@ -48,7 +48,7 @@ std::string to_text(const std::vector<MemoryBill>& bills) {
   return aligned(rows, 0, 2);
 }
 
-int run(const Options& options, const Common& common) {
+int run_bench_memory(const BenchMemoryOptions& options, const Common& common) {
   const ConfigArgument argument = load_config_argument(options.argument, common);
   const configs::ModelConfig& config = argument.config.model;
   const int64_t vocabulary = find_vocabulary(argument).value_or(kUsualVocabulary);
@@ -81,7 +81,7 @@ int run(const Options& options, const Common& common) {
 }  // namespace
 
 Action add_bench_memory(CLI::App& app, Common& common) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchMemoryOptions>();
   add_bench_argument(app, options->argument);
   add_contexts(app, options->contexts);
   add_precision(app, common, "fp32");
@@ -92,7 +92,7 @@ Action add_bench_memory(CLI::App& app, Common& common) {
              "made to after a\nprompt has gone through it. Formula: 2 * n_layer * n_kv_head * "
              "head_dim * tokens * bytes.",
              true);
-  return [options, &common] { return run(*options, common); };
+  return [options, &common] { return run_bench_memory(*options, common); };
 }
 
 }  // namespace headroom::cli

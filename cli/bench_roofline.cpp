@@ -20,7 +20,7 @@ namespace {
 
 using experiments::Roofline;
 
-struct Options {
+struct BenchRooflineOptions {
   std::string argument;
   int64_t tokens = 2048, context = 512, steps = 32, most_sequences = 32;
 };
@@ -56,7 +56,7 @@ nlohmann::ordered_json to_json(const Roofline& r, DType precision) {
           {"batches", batches}};
 }
 
-std::string points(const Roofline& r, const Options& options, DType precision) {
+std::string points(const Roofline& r, const BenchRooflineOptions& options, DType precision) {
   std::vector<Row> rows = {{"", "tokens/s", "GFLOP/s", "GB/s", "FLOP/byte", "of its ceiling"}};
   rows.push_back({fmt::format("prefill of {} in {}", r.prefill.tokens, precision_name(precision)),
                   fmt::format("{:.0f}", r.prefill.tokens_per_s),
@@ -95,8 +95,9 @@ std::string batch_table(const Roofline& r, int64_t context) {
                      context, aligned(rows, 0, 2));
 }
 
-experiments::RooflineOptions plan_points(const Options& options, const configs::Config& config,
-                                         int64_t vocabulary, DType precision) {
+experiments::RooflineOptions plan_points(const BenchRooflineOptions& options,
+                                         const configs::Config& config, int64_t vocabulary,
+                                         DType precision) {
   experiments::RooflineOptions points;
   points.prefill_dtype = precision;
   points.prefill_tokens = options.tokens;
@@ -118,7 +119,7 @@ experiments::RooflineOptions plan_points(const Options& options, const configs::
   return points;
 }
 
-int run(const Options& options, const Common& common) {
+int run_bench_roofline(const BenchRooflineOptions& options, const Common& common) {
   const ConfigArgument argument = load_config_argument(options.argument, common);
   const configs::Config& config = argument.config;
   const int64_t vocabulary = find_vocabulary(argument).value_or(kUsualVocabulary);
@@ -153,7 +154,7 @@ int run(const Options& options, const Common& common) {
 }  // namespace
 
 Action add_bench_roofline(CLI::App& app, Common& common) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchRooflineOptions>();
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
   add_bench_argument(app, options->argument);
   add_whole(app, "--tokens", options->tokens, 1, kMost, "of the prompt");
@@ -172,7 +173,7 @@ Action add_bench_roofline(CLI::App& app, Common& common) {
       "a cache holds can be read faster than that. The table of batches has a column for\n"
       "each of sweep.n_kv_head.",
       true);
-  return [options, &common] { return run(*options, common); };
+  return [options, &common] { return run_bench_roofline(*options, common); };
 }
 
 }  // namespace headroom::cli

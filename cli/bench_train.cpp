@@ -19,7 +19,7 @@ namespace {
 
 using experiments::TrainBench;
 
-struct Options {
+struct BenchTrainOptions {
   std::string argument;
   int64_t steps = 10;
 };
@@ -80,7 +80,7 @@ std::string to_text(const TrainBench& b, const std::string& heading) {
   return fmt::format("{}\n{}\n{}", heading, aligned(rows, 1, 2), aligned(scaling, 0, 2));
 }
 
-int run(const Options& options, const Common& common) {
+int run_bench_train(const BenchTrainOptions& options, const Common& common) {
   const ConfigArgument argument = load_config_argument(options.argument, common);
   const configs::Config& config = argument.config;
   const int64_t vocabulary = find_vocabulary(argument).value_or(kUsualVocabulary);
@@ -110,7 +110,7 @@ int run(const Options& options, const Common& common) {
 }  // namespace
 
 Action add_bench_train(CLI::App& app, Common& common) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchTrainOptions>();
   add_bench_argument(app, options->argument);
   add_whole(app, "--steps", options->steps, 5, 100000, "steps to time, after two that warm up");
   add_precision(app, common, "train.precision");
@@ -124,7 +124,7 @@ Action add_bench_train(CLI::App& app, Common& common) {
       "and 6 * n_layer * n_head * head_dim * (T + 1) * tokens. The FMA peak is a loop on\n"
       "registers alone, run between the steps.",
       true);
-  return [options, &common] { return run(*options, common); };
+  return [options, &common] { return run_bench_train(*options, common); };
 }
 
 }  // namespace headroom::cli

@@ -12,13 +12,13 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct ConvertOptions {
   std::string run, folder;
   int64_t n_kv_head = 0;
   int64_t steps = 0;  // 0: a share of the run's
 };
 
-void print_result(const Common& common, const Options& options,
+void print_result(const Common& common, const ConvertOptions& options,
                   const experiments::PooledRun& pooled) {
   const configs::ModelConfig &before = pooled.original.config.model, &after = pooled.config.model;
   const auto token = [](const configs::ModelConfig& model) {
@@ -47,7 +47,7 @@ void print_result(const Common& common, const Options& options,
       configs::human_bytes(token(after)), options.folder, steps, options.folder, options.folder));
 }
 
-int run(const Options& options, const Common& common) {
+int run_convert(const ConvertOptions& options, const Common& common) {
   experiments::require_new_folder(options.folder);
   const experiments::PooledRun pooled = experiments::pool_run(
       options.run, options.n_kv_head,
@@ -63,7 +63,7 @@ int run(const Options& options, const Common& common) {
 }  // namespace
 
 Action add_convert(CLI::App& app, Common& common) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ConvertOptions>();
   app.add_option("RUN", options->run, "a run folder (its best checkpoint) or a checkpoint in one")
       ->required();
   add_whole(app, "--n-kv-head", options->n_kv_head, 1, 1'000'000'000,
@@ -76,7 +76,7 @@ Action add_convert(CLI::App& app, Common& common) {
              "  headroom convert runs/mha --n-kv-head 2 --out runs/kv2\n"
              "  headroom train runs/kv2/config.yaml --out runs/kv2 --resume\n\n"
              "Each new head is the mean of those it replaces; uptraining brings the loss back.");
-  return [options, &common] { return run(*options, common); };
+  return [options, &common] { return run_convert(*options, common); };
 }
 
 }  // namespace headroom::cli

@@ -19,7 +19,7 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct EvalOptions {
   std::string run, corpus, split = "val", cache;
   int64_t context = 0, stride = 0;
 };
@@ -93,8 +93,9 @@ void print_stream(const Common& common, const infer::StreamLoss& loss, int64_t c
 }
 
 /// The loss of streams under --cache.
-void evaluate_stream(const Options& options, const Common& common, const train::LoadedRun& loaded,
-                     const text::Tokens& tokens, DType dtype, const std::string& what) {
+void evaluate_stream(const EvalOptions& options, const Common& common,
+                     const train::LoadedRun& loaded, const text::Tokens& tokens, DType dtype,
+                     const std::string& what) {
   const configs::ModelConfig& model = loaded.config.model;
   const infer::CacheSpec spec = infer::parse_cache_spec(options.cache);
   const int64_t targets = std::ssize(tokens.ids) - 1;
@@ -120,7 +121,7 @@ void evaluate_stream(const Options& options, const Common& common, const train::
   print_stream(common, loss, context, tokens.bytes - first, infer::to_string(spec), what);
 }
 
-int run(const Options& options, const Common& common) {
+int run_eval(const EvalOptions& options, const Common& common) {
   const text::Split split = read_split(options.split);
   check_input(options.cache.empty() || options.stride == 0,
               "--stride {} is for windows that overlap, but --cache {} reads streams one after "
@@ -157,7 +158,7 @@ int run(const Options& options, const Common& common) {
 }  // namespace
 
 Action add_eval(CLI::App& app, Common& common) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EvalOptions>();
   constexpr int64_t kMost = 1'000'000'000;
   app.add_option("RUN", options->run, "a run folder (its best checkpoint) or a checkpoint in one")
       ->required();
@@ -183,7 +184,7 @@ Action add_eval(CLI::App& app, Common& common) {
              "  headroom eval runs/first\n"
              "  headroom eval runs/first --corpus other.txt --split all --json\n"
              "  headroom eval runs/first --cache static,window=64,sinks=4");
-  return [options, &common] { return run(*options, common); };
+  return [options, &common] { return run_eval(*options, common); };
 }
 
 }  // namespace headroom::cli

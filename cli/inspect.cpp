@@ -21,7 +21,7 @@ using configs::human_bytes;
 using experiments::format_count;
 using nlohmann::ordered_json;
 
-struct Options {
+struct InspectOptions {
   std::string argument;
   bool params = false;
 };
@@ -94,7 +94,7 @@ std::string rule_name(const Contents& contents, const nn::Parameter& parameter) 
 }
 
 ordered_json checkpoint_json(const Contents& contents, const Checkpoint& checkpoint,
-                             const Options& options) {
+                             const InspectOptions& options) {
   ordered_json json = {{"file", checkpoint.file.path().string()},
                        {"parameters", checkpoint.values},
                        {"parameter_tensors", checkpoint.parameters.size()},
@@ -118,7 +118,7 @@ ordered_json checkpoint_json(const Contents& contents, const Checkpoint& checkpo
   return json;
 }
 
-ordered_json to_json(const Contents& contents, const Options& options) {
+ordered_json to_json(const Contents& contents, const InspectOptions& options) {
   ordered_json json;
   if (contents.config) {
     json["config"] = configs::to_json(*contents.config);
@@ -178,7 +178,7 @@ std::string parameter_table(const Contents& contents, const Checkpoint& checkpoi
   return aligned(rows, 5);
 }
 
-std::string to_text(const Contents& contents, const Options& options) {
+std::string to_text(const Contents& contents, const InspectOptions& options) {
   std::string text;
   if (contents.config) {
     text += config_line(*contents.config);
@@ -211,7 +211,7 @@ std::string to_text(const Contents& contents, const Options& options) {
 }  // namespace
 
 Action add_inspect(CLI::App& app, Common& common) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<InspectOptions>();
   app.add_option("RUN", options->argument, "a run folder or a .safetensors file")->required();
   app.add_flag("--params", options->params,
                "list the parameters: type, shape, which optimizer steps each, whether it decays");

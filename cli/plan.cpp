@@ -18,7 +18,7 @@ namespace {
 
 using configs::ModelConfig;
 
-struct Options {
+struct PlanOptions {
   std::string argument;
   int64_t context = 0;  // 0: block_size
   int64_t batch = 1;
@@ -35,7 +35,7 @@ configs::KVTypes cache_types(const std::string& dtype) {
 }
 
 /// The study that --study names, or the sweep that a run is part of.
-experiments::MeasuredLosses find_measured(const Options& options,
+experiments::MeasuredLosses find_measured(const PlanOptions& options,
                                           const std::filesystem::path& run) {
   if (!options.study.empty()) {
     return experiments::read_measured(options.study);
@@ -48,7 +48,7 @@ experiments::MeasuredLosses find_measured(const Options& options,
                                                          : experiments::MeasuredLosses();
 }
 
-Plan settle(const Options& options, const Common& common) {
+Plan settle(const PlanOptions& options, const Common& common) {
   check_input(options.study.empty() || options.memory,
               "--study is {}, but without --memory there is nothing to rank", options.study);
   ConfigArgument argument = load_config_argument(options.argument, common);
@@ -117,7 +117,7 @@ nlohmann::ordered_json to_json(const Plan& plan) {
   return json;
 }
 
-int run(const Options& options, const Common& common) {
+int run_plan(const PlanOptions& options, const Common& common) {
   const Plan plan = settle(options, common);
   if (common.json) {
     print_json(to_json(plan));
@@ -167,7 +167,7 @@ Fit find_fit(const Plan& plan, const ModelConfig& model) {
 }
 
 Action add_plan(CLI::App& app, Common& common) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PlanOptions>();
   app.add_option("CONFIG|RUN|PRESET", options->argument,
                  "a YAML config, a run folder, or a preset's name")
       ->required();
@@ -191,7 +191,7 @@ Action add_plan(CLI::App& app, Common& common) {
              "  headroom plan gqa --set model.n_kv_head=2 --context 4096 --batch 8 --memory 8GiB\n"
              "  headroom plan runs/sweep/kv8-seed1 --memory 24GiB --context 100000",
              true);
-  return [options, &common] { return run(*options, common); };
+  return [options, &common] { return run_plan(*options, common); };
 }
 
 }  // namespace headroom::cli

@@ -22,7 +22,7 @@ using experiments::Exhibit;
 const std::vector<std::string> kQuickSweep = {"sweep.seeds=[1]", "train.steps=300",
                                               "train.eval_every=150", "train.save_every=150"};
 
-struct Options {
+struct ReproduceOptions {
   std::string folder = "runs/reproduce";
   std::string sweep;
   std::vector<std::string> only;
@@ -74,7 +74,7 @@ configs::Config preset_config(const std::string& name, const std::vector<std::st
   throw Error(fmt::format("[reproduce] no preset {}", name));
 }
 
-std::vector<std::string> sweep_overrides(const Options& options, const Common& common) {
+std::vector<std::string> sweep_overrides(const ReproduceOptions& options, const Common& common) {
   std::vector<std::string> all = options.quick ? kQuickSweep : std::vector<std::string>();
   all.insert(all.end(), common.overrides.begin(), common.overrides.end());
   return all;
@@ -119,7 +119,7 @@ int report(const experiments::ReproduceOutcome& outcome, const std::filesystem::
   return outcome.failed.empty() ? 0 : 1;
 }
 
-int run(const Options& options, const Common& common) {
+int run_reproduce(const ReproduceOptions& options, const Common& common) {
   experiments::ReproduceOptions study;
   study.folder = options.folder;
   study.only = options.only;
@@ -144,7 +144,7 @@ int run(const Options& options, const Common& common) {
 }  // namespace
 
 Action add_reproduce(CLI::App& app, Common& common) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ReproduceOptions>();
   app.add_option("--out", options->folder, "the study's folder; an interrupted study goes on in it")
       ->type_name("DIR")
       ->default_str(options->folder);
@@ -168,7 +168,7 @@ Action add_reproduce(CLI::App& app, Common& common) {
              "holds already,\nmade with the same settings, are read again. --set is for the sweep "
              "(data.corpus=FILE). Exhibits:" +
                  ids);
-  return [options, &common] { return run(*options, common); };
+  return [options, &common] { return run_reproduce(*options, common); };
 }
 
 }  // namespace headroom::cli

@@ -13,7 +13,7 @@
 namespace headroom::cli {
 namespace {
 
-int run(const TrainingOptions& options, const Common& common) {
+int run_sweep(const TrainingOptions& options, const Common& common) {
   const TrainingJob job = read_job(options, common);
   experiments::SweepOutcome outcome;
   {
@@ -52,7 +52,7 @@ Action add_sweep(CLI::App& app, Common& common) {
              "Writes report.html, results.json and results.csv into DIR after every run. Ctrl-C "
              "finishes the step and saves (status 130).",
              true);
-  return [options, &common] { return run(*options, common); };
+  return [options, &common] { return run_sweep(*options, common); };
 }
 
 }  // namespace headroom::cli

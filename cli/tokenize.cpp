@@ -17,7 +17,7 @@
 namespace headroom::cli {
 namespace {
 
-struct Options {
+struct TokenizeOptions {
   std::string argument;
   std::string text;
   std::string file;
@@ -90,7 +90,7 @@ void print_table(const text::Tokenizer& tokenizer, const std::string& text,
                     text.size(), ratio, tokenizer.kind(), tokenizer.vocab_size()));
 }
 
-int run(const Options& options, bool has_text, const Common& common) {
+int run_tokenize(const TokenizeOptions& options, bool has_text, const Common& common) {
   check_input(has_text == options.file.empty(), "give either --text or --file");
   const ConfigArgument argument = load_config_argument(options.argument, common);
   const auto tokenizer = get_tokenizer(argument, common);
@@ -124,7 +124,7 @@ int run(const Options& options, bool has_text, const Common& common) {
 }  // namespace
 
 Action add_tokenize(CLI::App& app, Common& common) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TokenizeOptions>();
   app.add_option("CONFIG|RUN|PRESET", options->argument,
                  "whose tokenizer: a config's is learnt from its data.corpus")
       ->required();
@@ -135,7 +135,7 @@ Action add_tokenize(CLI::App& app, Common& common) {
              "  headroom tokenize gqa --set data.tokenizer=bpe --set data.vocab_size=512 \\\n"
              "      --set data.corpus=my.txt --file - < my.txt\n\n"
              "In --json a piece that is no UTF-8 by itself shows U+FFFD; its id is exact.");
-  return [options, text, &common] { return run(*options, text->count() > 0, common); };
+  return [options, text, &common] { return run_tokenize(*options, text->count() > 0, common); };
 }
 
 }  // namespace headroom::cli

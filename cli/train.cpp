@@ -40,7 +40,7 @@ void print_result(const Common& common, const train::TrainResult& result,
                   configs::human_bytes(result.planned_bytes), folder.string()));
 }
 
-int run(const TrainingOptions& options, const Common& common) {
+int run_train(const TrainingOptions& options, const Common& common) {
   const TrainingJob job = read_job(options, common);
   check_input(!job.in_place, "{}: is a run; --out names the folder of the new one",
               job.folder.string());
@@ -69,7 +69,7 @@ Action add_train(CLI::App& app, Common& common) {
              "  headroom train configs/shakespeare-char-cpu.yaml --out runs/first --resume\n\n"
              "Ctrl-C finishes the step and saves it (status 130); a second one ends at once.",
              true);
-  return [options, &common] { return run(*options, common); };
+  return [options, &common] { return run_train(*options, common); };
 }
 
 }  // namespace headroom::cli

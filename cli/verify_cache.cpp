@@ -32,7 +32,7 @@ constexpr std::array kDefaults = {"static",
 /// A latent can't be turned, nor its halves stored apart (infer::check_cache_spec).
 constexpr std::array kDefaultsOfHeads = {"static,k=int8,v=int4,rotate=hadamard"};
 
-struct Options {
+struct VerifyCacheOptions {
   std::string argument;
   std::vector<std::string> caches;
 };
@@ -79,8 +79,8 @@ void require_memory(const configs::ModelConfig& model, int64_t vocabulary, int64
 }
 
 /// The run's model, or the config's with the weights training would start from.
-std::unique_ptr<nn::GPT> load_model(const Options& options, const ConfigArgument& argument,
-                                    const Common& common,
+std::unique_ptr<nn::GPT> load_model(const VerifyCacheOptions& options,
+                                    const ConfigArgument& argument, const Common& common,
                                     const std::vector<infer::CacheSpec>& specs) {
   const configs::ModelConfig& model = argument.config.model;
   const int64_t vocabulary = find_vocabulary(argument).value_or(kUsualVocabulary);
@@ -182,7 +182,8 @@ void print_table(const std::vector<infer::CacheCheck>& checks, bool ok) {
   print(text);
 }
 
-std::vector<infer::CacheSpec> specs_for(const Options& options, const configs::ModelConfig& model) {
+std::vector<infer::CacheSpec> specs_for(const VerifyCacheOptions& options,
+                                        const configs::ModelConfig& model) {
   std::vector<std::string> texts = options.caches;
   if (texts.empty()) {
     texts.assign(kDefaults.begin(), kDefaults.end());
@@ -200,7 +201,7 @@ std::vector<infer::CacheSpec> specs_for(const Options& options, const configs::M
   return specs;
 }
 
-int run(const Options& options, const Common& common) {
+int run_verify_cache(const VerifyCacheOptions& options, const Common& common) {
   const ConfigArgument argument = load_config_argument(options.argument, common);
   const std::vector<infer::CacheSpec> specs = specs_for(options, argument.config.model);
   const std::unique_ptr<nn::GPT> model = load_model(options, argument, common, specs);
@@ -224,7 +225,7 @@ int run(const Options& options, const Common& common) {
 }  // namespace
 
 Action add_verify_cache(CLI::App& app, Common& common) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyCacheOptions>();
   app.add_option("RUN", options->argument,
                  "a run folder, a checkpoint in one, or a config or preset (its untrained model)")
       ->required();
@@ -241,7 +242,7 @@ Action add_verify_cache(CLI::App& app, Common& common) {
       "with\n"
       "its own tolerance, and in float64 with itself given everything at once. Exit status 1:\n"
       "something disagrees.");
-  return [options, &common] { return run(*options, common); };
+  return [options, &common] { return run_verify_cache(*options, common); };
 }
 
 }  // namespace headroom::cli

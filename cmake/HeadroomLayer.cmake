@@ -5,7 +5,8 @@ include(GNUInstallDirs)
 add_library(headroom_warnings INTERFACE)
 target_compile_options(headroom_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror
   # GCC 12 reports overlapping copies inside its own std::string (GCC bug 105651).
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+  # It also takes a file that a unity build includes for a header, whose types should not be anonymous.
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict$<SEMICOLON>-Wno-subobject-linkage>)
 if(HEADROOM_SANITIZE)
   add_compile_options(-fsanitize=${HEADROOM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${HEADROOM_SANITIZE})
@@ -17,6 +18,9 @@ function(headroom_layer name)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   add_library(headroom_${name} STATIC ${sources})
   add_library(headroom::${name} ALIAS headroom_${name})
+  if(NOT name STREQUAL "kernels")  # Highway compiles a kernel's file once per kind of processor
+    set_target_properties(headroom_${name} PROPERTIES UNITY_BUILD ${HEADROOM_UNITY} UNITY_BUILD_BATCH_SIZE 10)
+  endif()
   set_target_properties(headroom_${name} PROPERTIES EXPORT_NAME ${name})
   target_compile_features(headroom_${name} PUBLIC cxx_std_20)
   target_include_directories(headroom_${name} PUBLIC

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/format.h"
+#include "experiments/json_number.h"
 #include "tensor/check.h"
 #include "tensor/file.h"
 
@@ -14,10 +15,6 @@ namespace headroom::experiments {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json number(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
 
 std::optional<double> to_number(const Json& json) {
   return json.is_null() ? std::nullopt : std::optional(json.get<double>());

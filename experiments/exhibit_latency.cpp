@@ -20,7 +20,7 @@ struct PublishedStep {
   int64_t context;
   double naive_ms, cached_ms;
 };
-constexpr std::array<PublishedStep, 4> kPublished = {
+constexpr std::array<PublishedStep, 4> kPublishedSteps = {
     {{512, 9.84, 9.63}, {1024, 10.44, 9.81}, {2048, 21.71, 9.55}, {4096, 48.61, 9.62}}};
 /// Least squares through the figures above, in microseconds per token of context.
 constexpr double kPublishedNaiveSlope = 11.32, kPublishedCachedSlope = -0.0256;
@@ -93,7 +93,7 @@ Estimate estimate_naive(const nn::GPT& model, const Study& study) {
 
 Exhibit latency_exhibit(const Study& study) {
   std::vector<int64_t> contexts;
-  for (const PublishedStep& step : kPublished) contexts.push_back(step.context);
+  for (const PublishedStep& step : kPublishedSteps) contexts.push_back(step.context);
   const nn::GPT model = make_model(study, contexts.back() + 1);
   const Latency latency = bench_latency(model, contexts, DType::f32, study.progress);
   Exhibit exhibit;
@@ -104,8 +104,8 @@ Exhibit latency_exhibit(const Study& study) {
   exhibit.table = {{"context", "naive (ms)", "cached (ms)", "naive / cached", "published ratio"}};
   Series naive{.name = "naive"}, cached{.name = "cached"}, naive_gpu{.name = "naive, published"},
       cached_gpu{.name = "cached, published"};
-  for (size_t i = 0; i < kPublished.size(); ++i) {
-    const PublishedStep& published = kPublished[i];
+  for (size_t i = 0; i < kPublishedSteps.size(); ++i) {
+    const PublishedStep& published = kPublishedSteps[i];
     const LatencyRow& row = latency.rows[i];
     exhibit.rows.push_back({.figure = fmt::format("naive step at context {}", row.context),
                             .published = published.naive_ms,

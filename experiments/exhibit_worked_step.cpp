@@ -14,7 +14,7 @@
 namespace headroom::experiments {
 namespace {
 
-constexpr int64_t kHeads = 4, kSize = 64, kWidth = kHeads * kSize, kCached = 2;
+constexpr int64_t kHeads = 4, kSize = 64, kEmbd = kHeads * kSize, kCached = 2;
 
 Tensor random(const Shape& shape, const char* name, double sd) {
   Tensor x = Tensor::empty(shape, DType::f32);
@@ -47,12 +47,12 @@ Step decode_third_token() {
   configs::ModelConfig model;
   model.n_layer = 1;
   model.n_head = model.n_kv_head = kHeads;
-  model.n_embd = kWidth;
+  model.n_embd = kEmbd;
   infer::BlockCache cache(model, infer::BlockTable({}, kCached + 1), 1);
-  const Tensor x = random({kCached + 1, kWidth}, "worked x", 1.0);
-  const Tensor wq = random({kWidth, kWidth}, "worked q", 0.05),
-               wk = random({kWidth, kWidth}, "worked k", 0.05),
-               wv = random({kWidth, kWidth}, "worked v", 0.05);
+  const Tensor x = random({kCached + 1, kEmbd}, "worked x", 1.0);
+  const Tensor wq = random({kEmbd, kEmbd}, "worked q", 0.05),
+               wk = random({kEmbd, kEmbd}, "worked k", 0.05),
+               wv = random({kEmbd, kEmbd}, "worked v", 0.05);
   kernels::KVView view;
   const auto append = [&](int64_t begin, int64_t end) {
     const Shape shape = {1, end - begin, kHeads, kSize};
@@ -111,7 +111,7 @@ Exhibit worked_step_exhibit(const Study& study) {
   const Step s = decode_third_token();
   const std::string q = by({s.q.dim(0), s.q.dim(2)}),
                     keys = by({s.cached.dim(0), s.cached.dim(1), s.cached.dim(2)}),
-                    scores = by({s.scores.dim(1), s.scores.dim(2)}), x = by({s.q.dim(1), kWidth});
+                    scores = by({s.scores.dim(1), s.scores.dim(2)}), x = by({s.q.dim(1), kEmbd});
   Exhibit exhibit;
   exhibit.setting =
       "One layer with 4 heads of 64. Two tokens are in the cache and the third arrives; every "

@@ -12,8 +12,6 @@ namespace headroom::experiments {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
 void add_sweep(const fs::path& folder, MeasuredLosses& measured) {
   const Sweep sweep = read_results(folder);
   const Summary summary = summarize(sweep);
@@ -33,9 +31,9 @@ void add_sweep(const fs::path& folder, MeasuredLosses& measured) {
   measured.sources.push_back((folder / "results.json").string());
 }
 
-void add_exhibits(const Json& rows, const fs::path& path, MeasuredLosses& measured) {
+void add_exhibits(const nlohmann::json& rows, const fs::path& path, MeasuredLosses& measured) {
   std::map<std::string, double> windows;
-  for (const Json& row : rows) {
+  for (const nlohmann::json& row : rows) {
     if (!row.at("ours").is_number()) {
       continue;
     }
@@ -64,13 +62,13 @@ MeasuredLosses read_measured(const fs::path& folder) {
               path.string(), folder.string());
   MeasuredLosses measured;
   try {
-    const Json rows = Json::parse(read_file(path)).at("rows");
+    const nlohmann::json rows = nlohmann::json::parse(read_file(path)).at("rows");
     if (!rows.empty() && rows.at(0).contains("exhibit")) {
       add_exhibits(rows, path, measured);
     } else {
       add_sweep(folder, measured);
     }
-  } catch (const Json::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     throw InputError(fmt::format("{}: is neither what a sweep writes nor what reproduce does: {}",
                                  path.string(), error.what()));
   }

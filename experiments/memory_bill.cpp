@@ -14,7 +14,7 @@
 namespace headroom::experiments {
 namespace {
 
-constexpr uint64_t kSeed = 1;
+constexpr uint64_t kBillSeed = 1;
 
 int64_t bytes_in_use() { return static_cast<int64_t>(allocator(kCpu).bytes_in_use()); }
 
@@ -50,7 +50,7 @@ std::vector<MemoryBill> bench_memory(
   for (const int64_t context : contexts) {
     progress(done, all);
     const infer::Sequences prompt = {
-        infer::synthetic_tokens(context, model.vocab_size(), kSeed, 0)};
+        infer::synthetic_tokens(context, model.vocab_size(), kBillSeed, 0)};
     const int64_t before = bytes_in_use();
     infer::BlockCache cache(model.config(), infer::BlockTable({}, context), 1, dtype,
                             model.device());
@@ -71,8 +71,8 @@ FusedView hold_fused_projection(const configs::ModelConfig& model, int64_t token
   check(model.q_dim() % kv == 0, "[fused-view] {} columns of q are no multiple of {} of k",
         model.q_dim(), kv);
   Tensor x = Tensor::empty({tokens, C}, DType::f32), w = Tensor::empty({all, C}, DType::f32);
-  fill_normal(x, RandomStream(kSeed, "fused x"), 1.0);
-  fill_normal(w, RandomStream(kSeed, "fused w"), 0.02);
+  fill_normal(x, RandomStream(kBillSeed, "fused x"), 1.0);
+  fill_normal(w, RandomStream(kBillSeed, "fused w"), 0.02);
   const int64_t k_at = model.q_dim() / kv, v_at = k_at + 1;  // in columns of width kv
   FusedView held{.formula_bytes =
                      configs::cache_bytes(model, tokens, 1, configs::kv_types_of(DType::f32))};

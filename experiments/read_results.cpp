@@ -11,13 +11,11 @@
 namespace headroom::experiments {
 namespace {
 
-using Json = nlohmann::json;
-
-double loss(const Json& value) {
+double loss(const nlohmann::json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
-SeedRun read_run_json(const Json& json) {
+SeedRun read_run_json(const nlohmann::json& json) {
   SeedRun run{.seed = json.at("seed"),
               .best_loss = loss(json.at("best_val_loss")),
               .best_step = json.at("best_step"),
@@ -25,7 +23,7 @@ SeedRun read_run_json(const Json& json) {
               .seconds = json.at("seconds"),
               .tokens = json.at("tokens"),
               .curve = {}};
-  for (const Json& point : json.at("curve")) {
+  for (const nlohmann::json& point : json.at("curve")) {
     run.curve.push_back({.step = point.at("step"),
                          .tokens = point.at("tokens"),
                          .val_loss = loss(point.at("val_loss"))});
@@ -33,7 +31,7 @@ SeedRun read_run_json(const Json& json) {
   return run;
 }
 
-Row read_row(const Json& json) {
+Row read_row(const nlohmann::json& json) {
   Row row{.name = json.at("name"),
           .n_kv_head = json.at("n_kv_head"),
           .attention = json.at("attention"),
@@ -45,12 +43,12 @@ Row read_row(const Json& json) {
           .tokens = json.at("tokens"),
           .runs = {},
           .sample = json.at("sample")};
-  for (const Json& run : json.at("runs")) row.runs.push_back(read_run_json(run));
+  for (const nlohmann::json& run : json.at("runs")) row.runs.push_back(read_run_json(run));
   return row;
 }
 
-Sweep read_sweep(const Json& json) {
-  const Json& machine = json.at("machine");
+Sweep read_sweep(const nlohmann::json& json) {
+  const nlohmann::json& machine = json.at("machine");
   Sweep sweep{.rows = {},
               .fair = json.at("fair"),
               .corpus = json.at("corpus"),
@@ -68,7 +66,7 @@ Sweep read_sweep(const Json& json) {
               .started = json.at("started"),
               .seconds = json.at("seconds"),
               .finished = json.at("finished")};
-  for (const Json& row : json.at("rows")) sweep.rows.push_back(read_row(row));
+  for (const nlohmann::json& row : json.at("rows")) sweep.rows.push_back(read_row(row));
   return sweep;
 }
 
@@ -79,8 +77,8 @@ Sweep read_results(const std::filesystem::path& folder) {
   check_input(std::filesystem::exists(path), "{}: no such file: {} is no folder of a sweep",
               path.string(), folder.string());
   try {
-    return read_sweep(Json::parse(read_file(path)));
-  } catch (const Json::exception& error) {
+    return read_sweep(nlohmann::json::parse(read_file(path)));
+  } catch (const nlohmann::json::exception& error) {
     throw InputError(
         fmt::format("{}: is not what a sweep writes: {}", path.string(), error.what()));
   }

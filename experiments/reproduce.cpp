@@ -74,10 +74,10 @@ DoneExhibit failed_exhibit(const ExhibitKind& kind, const std::string& reason) {
   return done;
 }
 
-class Driver {
+class ReproduceDriver {
  public:
-  Driver(const ReproduceOptions& options, ReproduceObserver& observer,
-         SweepObserver& sweep_observer)
+  ReproduceDriver(const ReproduceOptions& options, ReproduceObserver& observer,
+                  SweepObserver& sweep_observer)
       : options_(options),
         observer_(observer),
         sweep_observer_(sweep_observer),
@@ -284,7 +284,7 @@ class Driver {
 
 ReproduceOutcome reproduce(const ReproduceOptions& options, ReproduceObserver& observer,
                            SweepObserver& sweep_observer) {
-  return Driver(options, observer, sweep_observer).run();
+  return ReproduceDriver(options, observer, sweep_observer).run();
 }
 
 fs::path find_sweep(const fs::path& folder, bool quick) {

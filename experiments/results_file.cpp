@@ -8,16 +8,13 @@
 #include <optional>
 #include <string_view>
 
+#include "experiments/json_number.h"
 #include "tensor/file.h"
 
 namespace headroom::experiments {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json number(std::optional<double> value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
 
 Json loss_json(const LossSummary& loss) {
   Json values = Json::array();

@@ -16,7 +16,7 @@ namespace {
 constexpr int kCeilings = 5;
 constexpr int kPrefills = 3;
 constexpr int64_t kBatchSteps = 6;
-constexpr int64_t kWarmUp = 2;
+constexpr int64_t kWarmUpDecodes = 2;
 
 class Bench {
  public:
@@ -95,7 +95,7 @@ class Bench {
     TimedDecode decode(model, 1, options_.context + 1, activations);
     decode.fill(options_.context);
     std::vector<double> ms, bandwidth;
-    for (int64_t i = -kWarmUp; i < options_.steps; ++i) {
+    for (int64_t i = -kWarmUpDecodes; i < options_.steps; ++i) {
       const double took = decode.step_ms();
       if (i >= 0) {
         ms.push_back(took);

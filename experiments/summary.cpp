@@ -73,16 +73,16 @@ std::string sentence_of(Verdict verdict, const std::optional<PairedDifference>& 
 }
 
 // Best validation losses of the published study: one seed each, 8 query heads, same shape.
-constexpr std::array<std::pair<int64_t, double>, 4> kPublished{
+constexpr std::array<std::pair<int64_t, double>, 4> kPublishedLosses{
     {{8, 1.53}, {4, 1.53}, {2, 1.50}, {1, 1.51}}};
 
 // They stand beside Tiny Shakespeare only, and beside a sweep of the same question: 8 query heads
 // (the multi-head row has 8 KV heads), models of one shape.
 void add_published(const Sweep& sweep, Summary& summary) {
   if (!sweep.tiny_shakespeare || sweep.fair != "same-shape" || !summary.reference) return;
-  if (sweep.rows[*summary.reference].n_kv_head != kPublished.front().first) return;
+  if (sweep.rows[*summary.reference].n_kv_head != kPublishedLosses.front().first) return;
   for (size_t i = 0; i < sweep.rows.size(); ++i) {
-    for (const auto& [n_kv_head, loss] : kPublished) {
+    for (const auto& [n_kv_head, loss] : kPublishedLosses) {
       if (differs_in_heads(sweep.rows[i]) && sweep.rows[i].n_kv_head == n_kv_head)
         summary.rows[i].published = loss;
     }

@@ -130,9 +130,9 @@ struct Run {
   fs::path folder;
 };
 
-class Driver {
+class SweepDriver {
  public:
-  Driver(const configs::Config& config, const SweepOptions& options, SweepObserver& observer)
+  SweepDriver(const configs::Config& config, const SweepOptions& options, SweepObserver& observer)
       : config_(config), options_(options), observer_(observer) {
     check_folder(config, options);
     plan_ = plan_sweep(config);
@@ -267,7 +267,7 @@ class Driver {
 
 SweepOutcome run_sweep(const configs::Config& config, const SweepOptions& options,
                        SweepObserver& observer) {
-  return Driver(config, options, observer).run();
+  return SweepDriver(config, options, observer).run();
 }
 
 }  // namespace headroom::experiments

@@ -30,9 +30,9 @@ std::optional<double> best_loss_of(const fs::path& run) {
 }
 
 /// Listens for the study: it has nothing to show, but may stop.
-class StudyObserver : public train::Observer {
+class StopObserver : public train::Observer {
  public:
-  explicit StudyObserver(const Study& study) : study_(study) {}
+  explicit StopObserver(const Study& study) : study_(study) {}
   bool stop_requested() override { return study_.stop_requested(); }
 
  private:
@@ -89,7 +89,7 @@ Exhibit make_uptraining(const Study& study) {
   const int64_t heads = sweep.model.n_head, seed = sweep.sweep.seeds.front();
   Exhibit exhibit;
   exhibit.table = {{"n_kv_head", "multi-head", "pooled", "uptrained", "from scratch"}};
-  StudyObserver observer(study);
+  StopObserver observer(study);
   int64_t done = 0;
   const auto count = static_cast<int64_t>(sweep.sweep.n_kv_head.size());
   for (const int64_t fewer : sweep.sweep.n_kv_head) {

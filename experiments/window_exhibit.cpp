@@ -88,9 +88,8 @@ Exhibit show_window_sinks(const TrainedModel& trained, const std::vector<WindowL
   exhibit.setting = setting_of(trained) +
                     " Each passage goes through the cache from its first token on; the loss is "
                     "that of all its tokens.";
-  LineChart chart{.xlabel = "position in the passage",
-                  .ylabel = "nats above full attention",
-                  .series = {}};
+  LineChart chart{
+      .xlabel = "position in the passage", .ylabel = "nats above full attention", .series = {}};
   bool usual = losses.size() == 4;
   for (const WindowLoss& each : losses) {
     exhibit.rows.push_back({.figure = name_of(each),

@@ -24,14 +24,14 @@ struct Complete {
 };
 
 /// A hypothesis and the token to extend it by.
-struct Candidate {
+struct Extension {
   size_t parent = 0;
   int32_t token = 0;
   double log_prob = 0;
   double sum = 0;
 };
 
-bool likelier(const Candidate& a, const Candidate& b) {
+bool more_likely(const Extension& a, const Extension& b) {
   if (a.sum != b.sum) {
     return a.sum > b.sum;
   }
@@ -52,9 +52,9 @@ class PromptBeams {
   /// Extends every live hypothesis; logits (N, V) have theirs from row `n` on, in order.
   void extend(const Tensor& logits, int64_t n, const IsComplete& is_complete) {
     std::vector<Hypothesis> next;
-    const std::vector<Candidate> candidates = best_candidates(logits, n);
+    const std::vector<Extension> candidates = best_extensions(logits, n);
     for (size_t rank = 0; rank < candidates.size() && wanted(next.size()); ++rank) {
-      const Candidate& c = candidates[rank];
+      const Extension& c = candidates[rank];
       Hypothesis longer = live_[c.parent];
       longer.tokens.push_back(c.token);
       longer.log_probs.push_back(c.log_prob);
@@ -105,9 +105,9 @@ class PromptBeams {
     }
   }
 
-  std::vector<Candidate> best_candidates(const Tensor& logits, int64_t n) const {
+  std::vector<Extension> best_extensions(const Tensor& logits, int64_t n) const {
     const kernels::Kernel kernel("sample");
-    std::vector<Candidate> all;
+    std::vector<Extension> all;
     for (size_t i = 0; i < live_.size(); ++i) {
       const auto row = n + static_cast<int64_t>(i);
       const std::vector<double> log_probs = log_probabilities(
@@ -118,7 +118,7 @@ class PromptBeams {
       }
     }
     const auto most = std::min<std::ptrdiff_t>(2 * options_.beams, std::ssize(all));
-    std::partial_sort(all.begin(), all.begin() + most, all.end(), likelier);
+    std::partial_sort(all.begin(), all.begin() + most, all.end(), more_likely);
     all.resize(static_cast<size_t>(most));
     return all;
   }

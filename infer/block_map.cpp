@@ -7,12 +7,6 @@
 
 namespace headroom::infer {
 
-namespace {
-
-constexpr int64_t kBlock = kernels::KVView::kBlock;
-
-}  // namespace
-
 int64_t planned_slots(const BlockTable& table, int64_t batch, std::span<const int64_t> prefixes) {
   const auto groups = static_cast<int64_t>(prefixes.size());
   check(groups == 0 || batch % groups == 0, "[cache] {} sequences can't make {} groups", batch,

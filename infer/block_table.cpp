@@ -9,8 +9,6 @@ namespace headroom::infer {
 
 namespace {
 
-constexpr int64_t kBlock = kernels::KVView::kBlock;
-
 int64_t blocks_for(int64_t positions) { return (positions + kBlock - 1) / kBlock; }
 
 /// Most blocks that `n` >= 1 consecutive positions can touch, wherever they begin.

@@ -10,6 +10,8 @@
 
 namespace headroom::infer {
 
+inline constexpr int64_t kBlock = kernels::KVView::kBlock;  // positions per block
+
 class BlockTable {
  public:
   /// For sequences of at most `tokens` tokens. Under a window, blocks that no coming query can see

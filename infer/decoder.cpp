@@ -10,8 +10,6 @@ namespace headroom::infer {
 
 namespace {
 
-constexpr int64_t kBlock = kernels::KVView::kBlock;
-
 /// Keys that the query at `position` sees.
 int64_t keys_seen(kernels::AttentionMask mask, int64_t position) {
   const int64_t all = position + 1;

@@ -105,8 +105,8 @@ std::vector<Candidate> candidates(const Tensor& logits, const Tensor& weights,
 
 /// The token at which the share `at` of all weight is passed; none if rounding has used up the
 /// last.
-std::optional<int64_t> draw(const Tensor& logits, const Tensor& weights,
-                            const SamplingOptions& options, double at) {
+std::optional<int64_t> draw_at(const Tensor& logits, const Tensor& weights,
+                               const SamplingOptions& options, double at) {
   const std::vector<Candidate> all = candidates(logits, weights, options);
   double left = at * total_weight(all);
   for (const Candidate& c : all) {
@@ -165,8 +165,9 @@ Choice choose(const Tensor& logits, const SamplingOptions& options, int64_t row,
   if (options.temperature > 0) {
     const RandomStream stream(options.seed, "sampling", static_cast<uint64_t>(row),
                               static_cast<uint64_t>(index));
-    token = draw(logits, weights_of(logits, best, options.temperature), options, stream.uniform(0))
-                .value_or(token);
+    token =
+        draw_at(logits, weights_of(logits, best, options.temperature), options, stream.uniform(0))
+            .value_or(token);
   }
   return {static_cast<int32_t>(token), element(logits, token) - best.log_sum};
 }

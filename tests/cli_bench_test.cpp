@@ -66,7 +66,8 @@ TEST(Bench, TrainsPlannedBytesArePlans) {
 
 // The tiny model's matrices: two layers of q and o 32 x 32, k and v 16 x 32, up and down 64 x 32,
 // and the tied head.
-constexpr double kLayers = 2 * (2 * 32 * 32 + 2 * 16 * 32 + 2 * 64 * 32), kHead = 50 * 32;
+constexpr double kLayerWeights = 2 * (2 * 32 * 32 + 2 * 16 * 32 + 2 * 64 * 32),
+                 kHeadWeights = 50 * 32;
 
 TEST(Bench, RooflineCountsBytesAndFlop) {
   const json out = bench({"roofline", "gqa", "--tokens", "40", "--context", "9", "--steps", "5",
@@ -74,25 +75,26 @@ TEST(Bench, RooflineCountsBytesAndFlop) {
   const json& prefill = out.at("prefill");
   EXPECT_EQ(prefill.at("tokens"), 40);
   // Attention: 2 * layers 2 * heads 4 * 8 * (40 + 1) * 40.
-  const double flop = 2 * (kLayers * 40 + kHead) + 2.0 * 2 * 4 * 8 * 41 * 40;
+  const double flop = 2 * (kLayerWeights * 40 + kHeadWeights) + 2.0 * 2 * 4 * 8 * 41 * 40;
   EXPECT_NEAR(prefill.at("gflops").get<double>() / prefill.at("tokens_per_s").get<double>(),
               flop / 40 / 1e9, flop / 1e15);
   // Weights in f32, and keys and values of 2 heads of 8 in 2 layers.
   EXPECT_NEAR(prefill.at("flop_per_byte").get<double>(),
-              flop / (4 * (kLayers + kHead) + 2 * 2 * 2 * 8 * 40 * 4), 1e-9);
+              flop / (4 * (kLayerWeights + kHeadWeights) + 2 * 2 * 2 * 8 * 40 * 4), 1e-9);
   const json& decode = out.at("decode");
   ASSERT_EQ(decode.size(), 3U);
   // int8 has a scale of 4 bytes for each of 192 rows of a layer and 50 of the head.
-  const std::map<std::string, double> weights = {{"f32", 4 * (kLayers + kHead)},
-                                                 {"bf16", 2 * (kLayers + kHead)},
-                                                 {"int8", kLayers + kHead + 4 * (2 * 192 + 50)}};
+  const std::map<std::string, double> weights = {
+      {"f32", 4 * (kLayerWeights + kHeadWeights)},
+      {"bf16", 2 * (kLayerWeights + kHeadWeights)},
+      {"int8", kLayerWeights + kHeadWeights + 4 * (2 * 192 + 50)}};
   for (const json& each : decode) {
     const double element = each.at("activations") == "bf16" ? 2 : 4;
     const double bytes =
         weights.at(each.at("weights")) + 2 * 2 * 2 * 8 * 10 * element;  // 9 and its own
     EXPECT_EQ(each.at("bytes_per_token").get<double>(), bytes) << each;
     EXPECT_NEAR(each.at("flop_per_byte").get<double>(),
-                (2 * (kLayers + kHead) + 4.0 * 2 * 4 * 8 * 10) / bytes, 1e-9);
+                (2 * (kLayerWeights + kHeadWeights) + 4.0 * 2 * 4 * 8 * 10) / bytes, 1e-9);
     EXPECT_GT(each.at("fraction_of_bandwidth").get<double>(), 0);
   }
   EXPECT_EQ(out.at("batches").size(), 2U * 2);  // 1 and 2 sequences, 4 and 2 KV heads

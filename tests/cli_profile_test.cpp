@@ -77,8 +77,8 @@ std::set<std::string> kernels_of(const std::vector<Event>& events) {
 }
 
 /// A workplace with a config of a few steps that evaluates and saves once.
-struct Desk : Workplace {
-  explicit Desk(int64_t steps = 3) {
+struct ProfileDesk : Workplace {
+  explicit ProfileDesk(int64_t steps = 3) {
     configs::Config small = config();
     small.train.steps = steps;
     small.train.eval_every = small.train.save_every = 0;
@@ -92,11 +92,11 @@ struct Desk : Workplace {
   }
 };
 
-constexpr int64_t kLayers = 2;
+constexpr int64_t kProfiledLayers = 2;
 using Counts = std::vector<int64_t>;
 
 TEST(Profile, OfTrainingAddsUpAndCountsEveryProduct) {
-  const Desk desk;
+  const ProfileDesk desk;
   const RunResult result = desk.train("run", {"--profile"});
   ASSERT_EQ(result.status, 0) << result.err;
   const std::vector<Event> events = read_trace(desk.folder / "headroom-trace.json");
@@ -122,13 +122,13 @@ TEST(Profile, OfTrainingAddsUpAndCountsEveryProduct) {
     EXPECT_LE(kernels, step.end - step.begin);
   }
   // q, k, v, o, up and down of every layer, and the head, whose two gradients are made at once.
-  EXPECT_EQ(calls_in(events, "matmul", "forward"), Counts(3, 6 * kLayers + 3));
-  EXPECT_EQ(calls_in(events, "matmul", "backward"), Counts(3, 12 * kLayers));
+  EXPECT_EQ(calls_in(events, "matmul", "forward"), Counts(3, 6 * kProfiledLayers + 3));
+  EXPECT_EQ(calls_in(events, "matmul", "backward"), Counts(3, 12 * kProfiledLayers));
   EXPECT_EQ(calls_in(events, "matmul", "clip"), Counts(3, 0));
   // Muon: five steps of three products for each shape of matrix: of q and o, k and v, up, down.
   EXPECT_EQ(calls_in(events, "matmul", "optimizer"), Counts(3, 4 * 15));
-  EXPECT_EQ(calls_in(events, "attention", "forward"), Counts(3, kLayers));
-  EXPECT_EQ(calls_in(events, "attention_backward", "backward"), Counts(3, kLayers));
+  EXPECT_EQ(calls_in(events, "attention", "forward"), Counts(3, kProfiledLayers));
+  EXPECT_EQ(calls_in(events, "attention_backward", "backward"), Counts(3, kProfiledLayers));
   EXPECT_EQ(calls_in(events, "sum_of_squares", "clip"), Counts(3, 1));
   EXPECT_EQ(calls_in(events, "adamw", "optimizer"), Counts(3, 1));
   EXPECT_EQ(named(events, "evaluation").size(), 1U);
@@ -147,7 +147,7 @@ TEST(Profile, OfTrainingAddsUpAndCountsEveryProduct) {
 }
 
 TEST(Profile, ChangesNoNumber) {
-  const Desk desk;
+  const ProfileDesk desk;
   const Arguments other = {"--set", "model.bias=all",       "--set", "model.norm=layernorm",
                            "--set", "model.mlp=swiglu",     "--set", "model.logit_softcap=5",
                            "--set", "model.dropout=0.1",    "--set", "model.position=learned",
@@ -177,10 +177,10 @@ TEST(Profile, OfGenerationHasEveryDecodeStep) {
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out, run.text(how));
   const std::vector<Event> events = read_trace(file);
-  EXPECT_EQ(calls_in(events, "attention", "prefill"), Counts(1, kLayers));
+  EXPECT_EQ(calls_in(events, "attention", "prefill"), Counts(1, kProfiledLayers));
   // The first token comes from the prefill's logits.
-  EXPECT_EQ(calls_in(events, "attention", "decode step"), Counts(6, kLayers));
-  EXPECT_EQ(calls_in(events, "linear", "decode step"), Counts(6, 4 * kLayers + 1));
+  EXPECT_EQ(calls_in(events, "attention", "decode step"), Counts(6, kProfiledLayers));
+  EXPECT_EQ(calls_in(events, "linear", "decode step"), Counts(6, 4 * kProfiledLayers + 1));
   EXPECT_EQ(calls_in(events, "sample", "decode step"), Counts(6, 1));
   EXPECT_EQ(named(events, "sample").size(), 7U);
 }
@@ -197,7 +197,7 @@ TEST(Profile, OfAProofHasBothPasses) {
 }
 
 TEST(Profile, IsWrittenHoweverTheCommandEnds) {
-  const Desk failing(50);  // its loss stops being a number
+  const ProfileDesk failing(50);  // its loss stops being a number
   const RunResult failed =
       failing.train("run", {"--profile", "--set", "train.lr=1e6", "--set", "model.mlp=relu2",
                             "--set", "train.optimizer=adamw"});
@@ -205,7 +205,7 @@ TEST(Profile, IsWrittenHoweverTheCommandEnds) {
   EXPECT_NE(failed.err.find("training step: "), std::string::npos) << failed.err;
   EXPECT_FALSE(named(read_trace(failing.folder / "headroom-trace.json"), "training step").empty());
 
-  const Desk endless(1'000'000);
+  const ProfileDesk endless(1'000'000);
   Program program({"train", (endless.folder / "config.yaml").string(), "--profile"},
                   {.directory = endless.folder.path()});
   ASSERT_TRUE(program.wait_for_err("step 1/")) << program.err();
@@ -216,7 +216,7 @@ TEST(Profile, IsWrittenHoweverTheCommandEnds) {
 }
 
 TEST(Profile, TakesAFileAndSaysWhatIsWrongWithIt) {
-  const Desk desk;
+  const ProfileDesk desk;
   const RunResult nowhere = desk.train("run", {"--profile=nowhere/trace.json"});
   EXPECT_EQ(nowhere.status, 2);
   EXPECT_NE(nowhere.err.find("--profile: there is no folder nowhere"), std::string::npos);

@@ -15,8 +15,8 @@ using Arguments = std::vector<std::string>;
 using nlohmann::json;
 
 /// A workplace with tiny.yaml: two models, two seeds.
-struct Desk : Workplace {
-  Desk() { write_file(folder / "tiny.yaml", configs::to_yaml(small_sweep(corpus))); }
+struct SweepDesk : Workplace {
+  SweepDesk() { write_file(folder / "tiny.yaml", configs::to_yaml(small_sweep(corpus))); }
   Arguments sweep(const std::string& out, const Arguments& more = {}) const {
     Arguments all = {"sweep", (folder / "tiny.yaml").string(), "--out", (folder / out).string()};
     all.insert(all.end(), more.begin(), more.end());
@@ -53,7 +53,7 @@ std::vector<std::vector<std::string>> rows_of(const std::string& table) {
 }  // namespace
 
 TEST(SweepCommand, PrintsTheTableOnStdoutAndProgressOnStderr) {
-  const Desk desk;
+  const SweepDesk desk;
   const RunResult result = run_program(desk.sweep("sweep"));
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(words_of(lines_of(result.out)[0]).front(), "n_kv_head");
@@ -76,7 +76,7 @@ TEST(SweepCommand, PrintsTheTableOnStdoutAndProgressOnStderr) {
 }
 
 TEST(SweepCommand, QuietLeavesTheResult) {
-  const Desk desk;
+  const SweepDesk desk;
   const RunResult table = run_program(desk.sweep("sweep", {"--quiet"}));
   EXPECT_EQ(table.err, "");
   EXPECT_EQ(rows_of(table.out).size(), 4U);
@@ -89,7 +89,7 @@ TEST(SweepCommand, QuietLeavesTheResult) {
 }
 
 TEST(SweepCommand, SurvivesKillsBetweenAndInsideRuns) {
-  const Desk desk;
+  const SweepDesk desk;
   ASSERT_EQ(run_program(desk.sweep("straight", {"--quiet"}), without_charts()).status, 0);
   const json expected = without_times(results_of(desk.folder / "straight"));
   Arguments again = {};
@@ -111,7 +111,7 @@ TEST(SweepCommand, SurvivesKillsBetweenAndInsideRuns) {
 }
 
 TEST(SweepCommand, CtrlCSavesAndExits130) {
-  const Desk desk;
+  const SweepDesk desk;
   ASSERT_EQ(run_program(desk.sweep("straight", {"--quiet"}), without_charts()).status, 0);
   Program program(desk.sweep("sweep"), without_charts());
   ASSERT_TRUE(program.wait_for_err("2/4 step 3/"));
@@ -131,7 +131,7 @@ TEST(SweepCommand, CtrlCSavesAndExits130) {
 }
 
 TEST(SweepCommand, RefusesWithStatus2NamingKeyAndValues) {
-  const Desk desk;
+  const SweepDesk desk;
   ASSERT_EQ(run_program(desk.sweep("sweep", {"--quiet"}), without_charts()).status, 0);
   write_file(desk.folder / "short.txt", "too short");
   const struct {
@@ -159,7 +159,7 @@ TEST(SweepCommand, RefusesWithStatus2NamingKeyAndValues) {
 }
 
 TEST(SweepCommand, AFolderThatCantBeMadeIsAFailure) {
-  const Desk desk;
+  const SweepDesk desk;
   Arguments arguments = desk.sweep("");
   arguments[3] = "/proc/headroom/sweep";
   const RunResult result = run_program(arguments);
@@ -169,7 +169,7 @@ TEST(SweepCommand, AFolderThatCantBeMadeIsAFailure) {
 }
 
 TEST(SweepCommand, ADivergedRunIsAResult) {
-  const Desk desk;
+  const SweepDesk desk;
   const RunResult result =
       run_program(desk.sweep("sweep", {"--set", "train.lr=1e6", "--set", "train.adamw_lr=1e6",
                                        "--set", "sweep.seeds=[1]"}));
@@ -179,7 +179,7 @@ TEST(SweepCommand, ADivergedRunIsAResult) {
 }
 
 TEST(SweepCommand, FairnessMovesWhatTheHeadsSave) {
-  const Desk desk;
+  const SweepDesk desk;
   const Arguments base = {"--quiet", "--set", "sweep.seeds=[1]", "--set", "sweep.n_kv_head=[4,1]"};
   Arguments cache = base, params = base;
   cache.insert(cache.end(), {"--set", "sweep.fair=same-cache"});

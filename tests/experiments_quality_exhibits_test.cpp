@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "contains.h"
 #include "experiments/gnuplot.h"
 #include "experiments/heat_map.h"
 #include "experiments/kv_bits.h"
@@ -14,11 +15,9 @@
 namespace headroom::experiments {
 namespace {
 
-using configs::KVType;
+using testing::contains;
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
+using configs::KVType;
 
 const ExhibitRow& row_of(const Exhibit& exhibit, const std::string& figure) {
   const auto at = std::find_if(exhibit.rows.begin(), exhibit.rows.end(),

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "contains.h"
 #include "experiments/charts.h"
 #include "experiments/gnuplot.h"
 #include "experiments/process.h"
@@ -18,13 +19,11 @@
 namespace headroom::experiments {
 namespace {
 
+using testing::contains;
+
 std::string report_of(const Sweep& sweep) { return make_report(sweep, summarize(sweep)).html; }
 
 std::string finding_of(const Sweep& sweep) { return finding(sweep, summarize(sweep)); }
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 size_t count(const std::string& text, std::string_view part) {
   size_t found = 0;
@@ -154,7 +153,7 @@ class NoPrograms {
 
 TEST(Report, WithoutGnuplotItIsWrittenWithANoteInPlaceOfTheCharts) {
   const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / "headroom_no_gnuplot";
+      std::filesystem::path(::testing::TempDir()) / "headroom_no_gnuplot";
   std::filesystem::create_directories(folder);
   const Sweep sweep = example_sweep();
   const NoPrograms no_programs;

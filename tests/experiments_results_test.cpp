@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "contains.h"
 #include "experiments/format.h"
 #include "experiments/results_file.h"
 #include "experiments/table.h"
@@ -17,6 +18,8 @@
 namespace headroom::experiments {
 namespace {
 
+using testing::contains;
+
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
@@ -25,10 +28,6 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 std::string table_of(const Sweep& sweep) { return sweep_table(sweep, summarize(sweep)); }
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST(Format, NumbersReadAsWritten) {
   EXPECT_EQ(format_bytes(12288), "12.0 KiB");
@@ -192,7 +191,7 @@ TEST(ResultsCsv, QuotesNamesThatHoldCommas) {
 
 TEST(ResultsFile, WritesBothIntoTheFolder) {
   const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / "headroom_results_file";
+      std::filesystem::path(::testing::TempDir()) / "headroom_results_file";
   std::filesystem::create_directories(folder);
   const Sweep sweep = example_sweep();
   write_results(folder, sweep, summarize(sweep));
@@ -202,7 +201,7 @@ TEST(ResultsFile, WritesBothIntoTheFolder) {
 }
 
 TEST(ResultsJson, IsReadBackAsItWasWritten) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "headroom_results_read";
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "headroom_results_read";
   std::filesystem::create_directories(folder);
   Sweep sweep = unfinished_sweep();
   sweep.rows[1].runs[0].final_loss = NAN;

@@ -13,8 +13,8 @@ using infer::IsComplete;
 using infer::Sequences;
 using Tokens = std::vector<int32_t>;
 
-const std::vector<std::string> kCaches = {"none", "static", "static,window=20",
-                                          "static,window=20,sinks=3"};
+const std::vector<std::string> kBeamCaches = {"none", "static", "static,window=20",
+                                              "static,window=20,sinks=3"};
 
 const IsComplete kNever = [](int64_t, std::span<const int32_t>) { return false; };
 
@@ -83,7 +83,7 @@ TEST(BeamSearch, WithOneBeamIsGreedy) {
   for (const int64_t n_kv_head : {8, 2, 1}) {
     const auto model = small_model(small_config(n_kv_head, 64), DType::f64);
     const Sequences prompts = {tokens(9, 1), tokens(30, 2)};
-    for (const std::string& cache : kCaches) {
+    for (const std::string& cache : kBeamCaches) {
       const auto expected = infer::generate(*model, prompts, greedy(25, cache),
                                             [](int64_t, int32_t token) { return token >= 5; });
       const auto found = search(*model, prompts, with_beams(1, 25, cache), below_five);
@@ -157,7 +157,7 @@ TEST(BeamSearch, FollowsItsRulesWithEveryCache) {
   for (const int64_t n_kv_head : {8, 2, 1}) {
     const auto model = small_model(small_config(n_kv_head, 100), DType::f64);
     const Sequences prompts = {tokens(70, 1), tokens(6, 2)};
-    for (const std::string& cache : kCaches) {
+    for (const std::string& cache : kBeamCaches) {
       for (const auto& [beams, penalty] : {std::pair{2, 1.0}, std::pair{4, 0.0}}) {
         auto how = with_beams(beams, 12, cache);
         how.length_penalty = penalty;

@@ -26,7 +26,7 @@ TEST(CacheSpec, AWindowOfZeroIsNoWindow) {
   EXPECT_EQ(to_string(parse_cache_spec("static,window=0")), "static");
 }
 
-std::string refusal(const std::string& text) {
+std::string refusal_of(const std::string& text) {
   try {
     parse_cache_spec(text);
   } catch (const InputError& e) {
@@ -37,7 +37,7 @@ std::string refusal(const std::string& text) {
 
 TEST(CacheSpec, RefusesByNameWhatItDoesNotKnow) {
   const auto names = [](const std::string& text, const std::string& part) {
-    const std::string message = refusal(text);
+    const std::string message = refusal_of(text);
     EXPECT_NE(message.find("\"" + part + "\""), std::string::npos) << text << ": " << message;
     return message;
   };
@@ -51,8 +51,8 @@ TEST(CacheSpec, RefusesByNameWhatItDoesNotKnow) {
   names("static,k=", "");
   EXPECT_NE(names("static,place=disk", "disk").find("memory, host or file"), std::string::npos);
   names("static,rotate=random", "random");
-  EXPECT_NE(refusal("static,k=int8,dtype=int4").find("dtype beside k or v"), std::string::npos);
-  EXPECT_NE(refusal("static,k=int8,k=int4").find("k is given twice"), std::string::npos);
+  EXPECT_NE(refusal_of("static,k=int8,dtype=int4").find("dtype beside k or v"), std::string::npos);
+  EXPECT_NE(refusal_of("static,k=int8,k=int4").find("k is given twice"), std::string::npos);
   names("static,", "");
   names("static,window", "window");
   names("static,window=", "");
@@ -62,7 +62,7 @@ TEST(CacheSpec, RefusesByNameWhatItDoesNotKnow) {
   names("static,window=99999999999999999999", "99999999999999999999");
   names("static,window=2147483647", "2147483647");
   names("none,window=4", "none,window=4");
-  EXPECT_NE(refusal("static,sinks=4").find("needs a window"), std::string::npos);
+  EXPECT_NE(refusal_of("static,sinks=4").find("needs a window"), std::string::npos);
 }
 
 TEST(CacheSpec, ALatentHasOneTypeAndIsNotTurned) {

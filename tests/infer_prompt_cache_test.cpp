@@ -130,7 +130,7 @@ TEST(PromptCache, MindsWhichKeysItsTokensSaw) {
   EXPECT_EQ(PromptCacheFile(path, key).load(same, 0, sharing(tokens(100, 1), 100, 5)), 100);
 }
 
-std::string refusal(const std::function<void()>& work) {
+std::string file_refusal(const std::function<void()>& work) {
   try {
     work();
   } catch (const InputError& e) {
@@ -148,7 +148,7 @@ TEST(PromptCache, RefusesWhatIsNotItsOwn) {
   const auto how = greedy(3);
   save(*model, prompt, how, path);
   const auto message = [&](const nn::GPT& other, const GenerateOptions& options) {
-    return refusal([&] { load(other, prompt, options, path); });
+    return file_refusal([&] { load(other, prompt, options, path); });
   };
   EXPECT_EQ(message(*model, how), "");
   const auto has = [](const std::string& text, const std::string& part) {
@@ -188,7 +188,7 @@ TEST(PromptCache, RefusesDamage) {
     }
     const auto damaged = folder / "damaged.safetensors";
     write_safetensors(damaged, tensors, whole.metadata());
-    return refusal([&] { load(*model, prompt, greedy(3), damaged); });
+    return file_refusal([&] { load(*model, prompt, greedy(3), damaged); });
   };
   for (const std::string name : {"tokens", "layers.1.starts", "layers.1.k", "layers.0.v"}) {
     EXPECT_NE(message_with(name, {}), "") << name;

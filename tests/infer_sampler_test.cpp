@@ -169,7 +169,7 @@ TEST(Sampler, RowsAndTokensHaveStreamsOfTheirOwn) {
   EXPECT_GE(tokens.size(), 14U);  // 16 draws out of 1000
 }
 
-std::string refusal(const SamplingOptions& options) {
+std::string options_refusal(const SamplingOptions& options) {
   try {
     check_options(options);
   } catch (const InputError& e) {
@@ -181,15 +181,16 @@ std::string refusal(const SamplingOptions& options) {
 TEST(Sampler, RefusesValuesWithoutMeaning) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double t : {-1.0, nan, kInf, -kInf}) {
-    EXPECT_NE(refusal({.temperature = t}).find("--temperature"), std::string::npos) << t;
+    EXPECT_NE(options_refusal({.temperature = t}).find("--temperature"), std::string::npos) << t;
   }
   for (const double p : {-0.1, 1.5, nan}) {
-    EXPECT_NE(refusal({.top_p = p}).find("--top-p"), std::string::npos) << p;
+    EXPECT_NE(options_refusal({.top_p = p}).find("--top-p"), std::string::npos) << p;
   }
-  EXPECT_NE(refusal({.min_p = 2}).find("--min-p is 2, but must be from 0 to 1"), std::string::npos);
-  EXPECT_NE(refusal({.top_k = -1}).find("--top-k is -1"), std::string::npos);
-  EXPECT_EQ(refusal({}), "");
-  EXPECT_EQ(refusal({.temperature = 1e9, .top_k = 100000, .top_p = 0, .min_p = 1}), "");
+  EXPECT_NE(options_refusal({.min_p = 2}).find("--min-p is 2, but must be from 0 to 1"),
+            std::string::npos);
+  EXPECT_NE(options_refusal({.top_k = -1}).find("--top-k is -1"), std::string::npos);
+  EXPECT_EQ(options_refusal({}), "");
+  EXPECT_EQ(options_refusal({.temperature = 1e9, .top_k = 100000, .top_p = 0, .min_p = 1}), "");
 }
 
 TEST(Sampler, NamesALogitThatIsNoNumber) {

@@ -15,8 +15,8 @@ using infer::Judgement;
 using infer::Sequences;
 using Tokens = std::vector<int32_t>;
 
-const std::vector<std::string> kCaches = {"static", "none", "static,window=20",
-                                          "static,window=20,sinks=3"};
+const std::vector<std::string> kDraftCaches = {"static", "none", "static,window=20",
+                                               "static,window=20,sinks=3"};
 
 /// A smaller model that often disagrees.
 std::unique_ptr<nn::GPT> small_draft(int64_t block_size, int64_t vocab = kVocab) {
@@ -40,7 +40,7 @@ TEST(Speculation, GreedyTokensAreThoseOfPlainDecoding) {
     const auto model = small_model(small_config(n_kv_head, 48), DType::f64);
     const auto draft = small_draft(48);
     const Sequences prompts = {tokens(5, 1), tokens(60, 2), tokens(1, 3)};
-    for (const std::string& cache : kCaches) {
+    for (const std::string& cache : kDraftCaches) {
       const int64_t count = cache == "none" ? 12 : 90;
       const auto expected = run(*model, prompts, greedy(count, cache));
       for (const int64_t ahead : {1, 4, 9}) {

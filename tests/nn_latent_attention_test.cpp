@@ -20,7 +20,7 @@ namespace {
 using Numbers = std::vector<double>;
 
 /// head_dim 6, kv_rank 5 and rope_head_dim 4: no two widths are equal.
-configs::ModelConfig config() {
+configs::ModelConfig latent_config() {
   configs::ModelConfig model;
   model.n_layer = 1;
   model.n_head = model.n_kv_head = 3;
@@ -167,23 +167,23 @@ void expect_expanded_form(const configs::ModelConfig& model) {
 
 // KVC-17
 TEST(LatentAttention, TheAbsorbedFormEqualsTheExpandedOne) {
-  expect_expanded_form(config());
-  configs::ModelConfig all = config();
+  expect_expanded_form(latent_config());
+  configs::ModelConfig all = latent_config();
   all.qk_norm = true;
   all.sink = configs::SinkKind::learned;
   expect_expanded_form(all);
-  configs::ModelConfig one_head = config();
+  configs::ModelConfig one_head = latent_config();
   one_head.n_head = one_head.n_kv_head = 1;
   one_head.given_rope_head_dim = 10;  // wider than the head
   expect_expanded_form(one_head);
-  configs::ModelConfig learned = config();
+  configs::ModelConfig learned = latent_config();
   learned.position = configs::Position::learned;
   learned.given_rope_head_dim = 0;
   expect_expanded_form(learned);
 }
 
 TEST(LatentAttention, FloatAndBfloat16AreNearFloat64) {
-  const configs::ModelConfig model = config();
+  const configs::ModelConfig model = latent_config();
   const auto result = [&](DType weights, DType activations) {
     const nn::LatentAttention module(nn::Scope{.name = "at", .seed = 1, .dtype = weights}, model,
                                      0);
@@ -210,7 +210,7 @@ TEST(LatentAttention, FloatAndBfloat16AreNearFloat64) {
 
 TEST(LatentAttention, ParametersAreThoseOfTheSizeFormulas) {
   for (const bool rope : {true, false}) {
-    configs::ModelConfig model = config();
+    configs::ModelConfig model = latent_config();
     model.n_layer = 2;
     model.bias = configs::Bias::all;
     model.norm = configs::Norm::layernorm;
@@ -234,7 +234,7 @@ TEST(LatentAttention, ParametersAreThoseOfTheSizeFormulas) {
 }
 
 TEST(LatentAttention, MatricesPerHeadCountAmongTheBytesOfWeights) {
-  const configs::ModelConfig model = config();
+  const configs::ModelConfig model = latent_config();
   nn::GPT gpt(model, 11, nn::Scope{.seed = 1});
   int64_t elements = 11 * model.n_embd;  // the tied head
   for (const configs::ParameterSize& each : configs::layer_parameters(model, 0)) {

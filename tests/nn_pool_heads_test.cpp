@@ -30,7 +30,7 @@ Tensor value(const nn::GPT& model, const std::string& name) {
   throw Error("no parameter " + name);
 }
 
-void fill(const nn::GPT& model) {
+void fill_unevenly(const nn::GPT& model) {
   for (const nn::Parameter& p : model.parameters()) {
     Tensor x = p.value.value();
     fill_normal(x, RandomStream(3, p.name), 0.5);
@@ -38,7 +38,7 @@ void fill(const nn::GPT& model) {
   }
 }
 
-Tensor logits(const nn::GPT& model) {
+Tensor logits_of(const nn::GPT& model) {
   const autograd::NoGrad no_grad;
   const Tensor tokens = Tensor::from(std::vector<int32_t>{3, 1, 4, 1, 5, 9, 2}, {1, 7});
   return model.head(model.hidden(tokens, {}).reshape({7, 32})).value();
@@ -47,7 +47,7 @@ Tensor logits(const nn::GPT& model) {
 TEST(PoolHeads, EachNewHeadIsTheMeanOfThoseItsQueriesRead) {
   const nn::GPT before = model_of(8);
   nn::GPT after = model_of(2);
-  fill(before);
+  fill_unevenly(before);
   nn::pool_kv_heads(before, after);
   // Query heads 4 to 7 read KV heads 4 to 7 before and head 1 after: head 1's row 2 is row 6 here.
   for (const std::string name : {"k_proj", "v_proj"}) {
@@ -75,8 +75,8 @@ TEST(PoolHeads, EachNewHeadIsTheMeanOfThoseItsQueriesRead) {
 
 TEST(PoolHeads, OfHeadsThatAreAlikeChangesNothing) {
   const nn::GPT few = model_of(2), many = model_of(8);
-  fill(few);
-  fill(many);
+  fill_unevenly(few);
+  fill_unevenly(many);
   // Each of few's heads four times in a row.
   for (const nn::Parameter& p : many.parameters()) {
     const Tensor source = value(few, p.name);
@@ -93,10 +93,10 @@ TEST(PoolHeads, OfHeadsThatAreAlikeChangesNothing) {
   }
   nn::GPT pooled = model_of(4);
   nn::pool_kv_heads(many, pooled);
-  EXPECT_LE(max_relative_error(logits(pooled), logits(many)), 1e-5);
-  fill(many);
+  EXPECT_LE(max_relative_error(logits_of(pooled), logits_of(many)), 1e-5);
+  fill_unevenly(many);
   nn::pool_kv_heads(many, pooled);
-  EXPECT_GT(max_relative_error(logits(pooled), logits(many)), 1e-2);
+  EXPECT_GT(max_relative_error(logits_of(pooled), logits_of(many)), 1e-2);
 }
 
 TEST(PoolHeads, RefusesWhatItCannotDivide) {

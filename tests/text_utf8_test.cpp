@@ -50,7 +50,7 @@ TEST(Utf8, RefusesWhatRfc3629Excludes) {
        {"\x80", "\xBF", "\xC0\xAF", "\xC1\xBF", "\xC2", "\xC2\x41", "\xE0\x9F\xBF", "\xED\xA0\x80",
         "\xED\xBF\xBF", "\xE2\x82", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80",
         "\xFE", "\xFF"}) {
-    EXPECT_EQ(decode_char(bytes, 0).length, 0u) << testing::PrintToString(bytes);
+    EXPECT_EQ(decode_char(bytes, 0).length, 0u) << ::testing::PrintToString(bytes);
   }
   std::string text;
   EXPECT_THROW(append_char(text, 0xD800), Error);
