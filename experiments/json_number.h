@@ -1,16 +1,12 @@
 // Figures in JSON.
 #pragma once
 
-#include <cmath>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 
 namespace headroom::experiments {
 
 /// null where there is none, or where it is not finite: JSON has no such numbers.
-inline nlohmann::ordered_json number(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? nlohmann::ordered_json(*value)
-                                        : nlohmann::ordered_json(nullptr);
-}
+nlohmann::ordered_json number(const std::optional<double>& value);
 
 }  // namespace headroom::experiments
