@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "configs/config.h"
@@ -26,6 +27,17 @@ struct ExhibitRow {
 
   bool operator==(const ExhibitRow&) const = default;
 };
+
+inline ExhibitRow exhibit_row(std::string figure, std::optional<double> published,
+                              std::optional<double> ours, std::string unit = {},
+                              std::string note = {}) {
+  return {.figure = std::move(figure),
+          .published = published,
+          .published_to = {},
+          .ours = ours,
+          .unit = std::move(unit),
+          .note = std::move(note)};
+}
 
 struct Exhibit {
   std::string id, title;

@@ -128,8 +128,9 @@ std::string format_figure(double value) {
   if (!std::isfinite(value)) return "not a number";
   const double size = std::abs(value);
   if (size >= 1e7 || (size > 0 && size < 1e-3)) {
-    const double exponent = std::floor(std::log10(size));
-    return fmt::format("{:.2f}e{}", value / std::pow(10, exponent), exponent);
+    const std::string text = fmt::format("{:.2e}", value);  // "3.57e+10"
+    const size_t e = text.find('e');
+    return fmt::format("{}e{}", text.substr(0, e), std::stoi(text.substr(e + 1)));
   }
   return size >= 1e4 || value == std::floor(value)
              ? format_count(static_cast<int64_t>(std::llround(value)))

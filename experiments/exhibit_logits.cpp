@@ -1,6 +1,8 @@
 // Exhibit logits-equal: the largest difference that the cache makes to a logit.
 #include <fmt/format.h>
 
+#include <array>
+
 #include "experiments/exhibits.h"
 #include "experiments/line_chart.h"
 #include "infer/verify.h"
@@ -42,6 +44,11 @@ Exhibit logits_equal_exhibit(const Study& study) {
       model.n_layer, model.n_embd, infer::kPublishedPrefill, infer::kPublishedDecode);
   exhibit.table = {
       {"positions", "type", "largest difference", "largest logit", "bound on the ratio"}};
+  BarChart chart{.xlabel = "positions and type",
+                 .ylabel = "largest |full - cached|",
+                 .groups = {},
+                 .series = {{.name = "here"}, {.name = "published"}},
+                 .log_y = true};
   for (const Published& published : kPublished) {
     study.progress(&published - kPublished.data(), std::ssize(kPublished));
     for (const infer::CacheCheck& check : compare(model, published.position, kVocabulary)) {
@@ -57,8 +64,15 @@ Exhibit logits_equal_exhibit(const Study& study) {
            .ours = check.max_abs_diff,
            .note = single ? (check.ok ? "within the bound" : "PAST THE BOUND")
                           : "the same weights and kernels in double precision"});
+      const auto group = static_cast<double>(chart.groups.size());
+      chart.groups.push_back(fmt::format("{}, {}", published.name, name_of(check.dtype)));
+      chart.series[0].points.emplace_back(group, check.max_abs_diff);
+      if (single) chart.series[1].points.emplace_back(group, published.difference);
     }
   }
+  exhibit.chart = bar_chart(chart);
+  exhibit.legend = legend_of(chart.series);
+  exhibit.caption = "On a logarithmic axis.";
   exhibit.why =
       "Both are rounding of 32-bit sums taken in another order; which digits come out depends on "
       "the "

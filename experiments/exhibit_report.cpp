@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "experiments/chart_style.h"
 #include "experiments/format.h"
 #include "experiments/gnuplot.h"
@@ -11,6 +13,10 @@
 
 namespace headroom::experiments {
 namespace {
+
+/// More figures than this, none of them published, are folded away: the picture and the table below
+/// it say the same.
+constexpr size_t kMostUnpublished = 12;
 
 std::string figures_table(const Exhibit& exhibit) {
   if (exhibit.rows.empty()) return {};
@@ -21,7 +27,26 @@ std::string figures_table(const Exhibit& exhibit) {
                     {"here", "", escaped(ours_text(row)), "number"},
                     {"note", "", escaped(note_text(row)), "words"}});
   }
-  return html_table("cards figures", rows);
+  const std::string table = html_table("cards figures", rows);
+  const bool published = std::ranges::any_of(
+      exhibit.rows, [](const ExhibitRow& row) { return row.published.has_value(); });
+  return published || rows.size() <= kMostUnpublished
+             ? table
+             : fmt::format("<details><summary>All {} figures</summary>\n{}</details>\n",
+                           rows.size(), table);
+}
+
+/// Whether the table needs the whole width of a wide screen: half of it holds some 56 characters.
+bool is_wide(const std::vector<std::vector<std::string>>& table) {
+  size_t all = 0;
+  for (size_t column = 0; column < table.front().size(); ++column) {
+    size_t most = 0;
+    for (size_t i = 1; i < table.size(); ++i) {
+      if (column < table[i].size()) most = std::max(most, table[i][column].size());
+    }
+    all += std::max(most, table.front()[column].size() / 2) + 2;
+  }
+  return all > 56;
 }
 
 std::string details_table(const Exhibit& exhibit) {
@@ -75,11 +100,12 @@ std::string paragraph(const char* kind, const std::string& text) {
 std::string section(const Exhibit& exhibit, std::string& warning) {
   const std::string chart = picture(exhibit, warning), details = details_table(exhibit);
   const std::string beside = chart + details;
-  return fmt::format("<section id=\"{}\"><h2>{} <code>{}</code></h2>\n{}{}{}{}</section>\n",
-                     escaped(exhibit.id), escaped(exhibit.title), escaped(exhibit.id),
-                     paragraph("note", exhibit.setting), figures_table(exhibit),
-                     paragraph("why", exhibit.why),
-                     beside.empty() ? "" : "<div class=\"panels\">\n" + beside + "</div>\n");
+  const char* const wide = exhibit.table.size() > 1 && is_wide(exhibit.table) ? " stacked" : "";
+  return fmt::format(
+      "<section id=\"{}\"><h2>{} <code>{}</code></h2>\n{}{}{}{}</section>\n", escaped(exhibit.id),
+      escaped(exhibit.title), escaped(exhibit.id), paragraph("note", exhibit.setting),
+      figures_table(exhibit), paragraph("why", exhibit.why),
+      beside.empty() ? "" : fmt::format("<div class=\"panels{}\">\n{}</div>\n", wide, beside));
 }
 
 std::string contents(const Reproduction& all) {

@@ -93,11 +93,6 @@ Step decode_third_token() {
   return step;
 }
 
-ExhibitRow row(const std::string& figure, std::optional<double> published, double ours,
-               const char* unit, const std::string& note) {
-  return {.figure = figure, .published = published, .ours = ours, .unit = unit, .note = note};
-}
-
 std::string by(const std::vector<int64_t>& sizes) {
   return fmt::format("{}", fmt::join(sizes, " x "));
 }
@@ -118,18 +113,19 @@ Exhibit worked_step_exhibit(const Study& study) {
       "shape "
       "and count is read from the tensors that compute it.";
   exhibit.rows = {
-      row("Q, " + q, 4 * 64, static_cast<double>(s.q.numel()), "numbers",
-          "used once, never stored"),
-      row("K, " + keys, 3 * 4 * 64, static_cast<double>(s.keys.numel()), "numbers",
-          "in the cache, the new token's row among them; V is as large"),
-      row("scores of a head, " + scores, 3, static_cast<double>(s.scores.dim(2)), "numbers",
-          "gone after the softmax"),
-      row("cache after the step, f32", {}, static_cast<double>(s.cache_bytes), "bytes",
-          "2 * 3 tokens * 4 heads * 64 * 4 bytes"),
-      row("FLOP of the step's attention", {}, 4 * s.projection_flop + s.scores_flop + s.sum_flop,
-          "FLOP", "four projections, scores and weighted sum"),
-      row("largest difference from the attention kernel", {}, s.difference, "",
-          "the plain products against the tiled kernel")};
+      exhibit_row("Q, " + q, 4 * 64, static_cast<double>(s.q.numel()), "numbers",
+                  "used once, never stored"),
+      exhibit_row("K, " + keys, 3 * 4 * 64, static_cast<double>(s.keys.numel()), "numbers",
+                  "in the cache, the new token's row among them; V is as large"),
+      exhibit_row("scores of a head, " + scores, 3, static_cast<double>(s.scores.dim(2)), "numbers",
+                  "gone after the softmax"),
+      exhibit_row("cache after the step, f32", {}, static_cast<double>(s.cache_bytes), "bytes",
+                  "2 * 3 tokens * 4 heads * 64 * 4 bytes"),
+      exhibit_row("FLOP of the step's attention", {},
+                  4 * s.projection_flop + s.scores_flop + s.sum_flop, "FLOP",
+                  "four projections, scores and weighted sum"),
+      exhibit_row("largest difference from the attention kernel", {}, s.difference, "",
+                  "the plain products against the tiled kernel")};
   exhibit.table = {{"part", "shape", "stored", "FLOP"},
                    {"Q of the new token", q, "no", flop(s.projection_flop)},
                    {"K of the new token", q, "yes", flop(s.projection_flop)},

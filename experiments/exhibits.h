@@ -22,5 +22,7 @@ Exhibit low_rank_exhibit(const Study& study);
 Exhibit kv_bits_exhibit(const Study& study);
 Exhibit kv_head_table_exhibit(const Study& study);
 Exhibit cache_quality_exhibit(const Study& study);
+Exhibit draft_exhibit(const Study& study);
+Exhibit uptrain_exhibit(const Study& study);
 
 }  // namespace headroom::experiments

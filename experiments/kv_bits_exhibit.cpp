@@ -50,6 +50,40 @@ void add_to_mean(const std::vector<BitsLoss>& losses, std::vector<BitsLoss>& all
   }
 }
 
+/// A line for each pair of types, a column for each n_kv_head.
+std::vector<std::vector<std::string>> table_of(const std::vector<BitsLoss>& losses) {
+  std::vector<std::vector<std::string>> table = {{"cache"}};
+  for (const BitsLoss& each : losses) {
+    const std::string name = configs::to_string(each.types);
+    const std::string column = fmt::format("n_kv_head {}", each.n_kv_head);
+    if (std::ranges::find(table[0], column) == table[0].end()) table[0].push_back(column);
+    auto line = std::find_if(table.begin() + 1, table.end(),
+                             [&](const auto& other) { return other.front() == name; });
+    if (line == table.end()) line = table.insert(table.end(), {name});
+    const MeanOverPassages loss = mean_over_passages(each.by_passage);
+    line->push_back(fmt::format("{:+.5f} ± {:.5f}", loss.mean, loss.half_width));
+  }
+  return table;
+}
+
+/// A group for each n_kv_head, a bar for each pair of types that loses enough to be seen.
+BarChart chart_of(const std::vector<BitsLoss>& losses) {
+  BarChart chart{.xlabel = "n_kv_head", .ylabel = "nats above float32", .groups = {}, .series = {}};
+  for (const BitsLoss& each : losses) {
+    if (each.types.k == configs::KVType::bf16 || each.types.v == configs::KVType::bf16) continue;
+    const std::string group = fmt::format("{}", each.n_kv_head);
+    if (std::ranges::find(chart.groups, group) == chart.groups.end()) chart.groups.push_back(group);
+    const std::string name = configs::to_string(each.types);
+    auto series = std::ranges::find(chart.series, name, &Series::name);
+    if (series == chart.series.end()) {
+      series = chart.series.insert(chart.series.end(), {.name = name, .points = {}});
+    }
+    series->points.emplace_back(static_cast<double>(chart.groups.size() - 1),
+                                mean_over_passages(each.by_passage).mean);
+  }
+  return chart;
+}
+
 }  // namespace
 
 Exhibit show_kv_bits(const TrainedModel& last, const std::vector<BitsLoss>& losses) {
@@ -59,8 +93,6 @@ Exhibit show_kv_bits(const TrainedModel& last, const std::vector<BitsLoss>& loss
       "of {} tokens of {}'s validation text. Nats per token above a float32 cache of the same "
       "model, ± 95 % over passages; int8 and int4 have a scale for each 32 numbers of a head.",
       last.held_out.count(), last.held_out.tokens, last.corpus);
-  exhibit.table = {{"cache", "n_kv_head", "above f32", "±"}};
-  BarChart chart{.xlabel = "n_kv_head", .ylabel = "nats above float32", .groups = {}, .series = {}};
   for (const BitsLoss& each : losses) {
     const MeanOverPassages loss = mean_over_passages(each.by_passage);
     exhibit.rows.push_back({.figure = bits_figure(each.n_kv_head, each.types),
@@ -69,24 +101,9 @@ Exhibit show_kv_bits(const TrainedModel& last, const std::vector<BitsLoss>& loss
                             .ours = loss.mean,
                             .unit = "nats/token",
                             .note = fmt::format("± {:.5f}", loss.half_width)});
-    exhibit.table.push_back({configs::to_string(each.types), fmt::format("{}", each.n_kv_head),
-                             fmt::format("{:+.5f}", loss.mean),
-                             fmt::format("{:.5f}", loss.half_width)});
-    const std::string group = fmt::format("{}", each.n_kv_head);
-    if (std::find(chart.groups.begin(), chart.groups.end(), group) == chart.groups.end()) {
-      chart.groups.push_back(group);
-    }
-    if (each.types.k == configs::KVType::bf16 || each.types.v == configs::KVType::bf16) {
-      continue;  // too little to see
-    }
-    const std::string name = configs::to_string(each.types);
-    auto series = std::find_if(chart.series.begin(), chart.series.end(),
-                               [&](const Series& other) { return other.name == name; });
-    if (series == chart.series.end()) {
-      series = chart.series.insert(chart.series.end(), {.name = name, .points = {}});
-    }
-    series->points.emplace_back(static_cast<double>(chart.groups.size() - 1), loss.mean);
   }
+  exhibit.table = table_of(losses);
+  const BarChart chart = chart_of(losses);
   exhibit.chart = bar_chart(chart);
   exhibit.legend = legend_of(chart.series);
   exhibit.caption = "What caches of 8 and 4 bits lose, by n_kv_head.";

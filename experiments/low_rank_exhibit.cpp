@@ -89,7 +89,7 @@ Exhibit show_low_rank(const TrainedModel& trained, const LowRank& result) {
            .published_to = {},
            .ours = each.loss,
            .unit = "nats/token",
-           .note = fmt::format("ours is rank {} of {}; {}", each.rank, result.width, kOnGpt2)});
+           .note = fmt::format("{}; ours is rank {} of {}", kOnGpt2, each.rank, result.width)});
     }
     losses.points.emplace_back(each.rank, each.loss);
     full.points.emplace_back(each.rank, result.full_loss);

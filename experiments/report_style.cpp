@@ -42,6 +42,10 @@ a { color: var(--mark); }
 .mark { display: inline-block; width: 1.5em; text-align: left; font-size: 0.85em; }
 .legend { display: flex; flex-wrap: wrap; gap: 0 16px; margin: 0; font-size: 14px; }
 .panels { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 0 48px; align-items: start; }
+.panels.stacked { grid-template-columns: minmax(0, 1fr); row-gap: 20px; }
+.panels.stacked figure { max-width: 600px; }
+.why + .panels { margin-top: 18px; }
+details summary { cursor: pointer; color: var(--mark); margin-bottom: 8px; }
 .samples { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 20px 24px; }
 figure { margin: 0; min-width: 0; break-inside: avoid; }
 .samples h3 { font-size: 15px; line-height: 1.4; margin: 0 0 6px; }
@@ -90,6 +94,7 @@ dd { margin: 0; overflow-wrap: anywhere; }
   th, td { padding: 5px 10px 5px 0; }
   td { font-size: 9pt; }
   .panels, .samples { grid-template-columns: 1fr 1fr; gap: 0 18pt; }
+  .panels.stacked { grid-template-columns: 1fr; }
   .samples { row-gap: 10pt; }
   pre, .samples pre { padding: 8px 10px; font-size: 8pt; }
   .samples h3 { font-size: 10pt; }

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "experiments/exhibit_report.h"
 #include "experiments/machine.h"
+#include "experiments/study_folder.h"
 #include "experiments/sweep_runs.h"
 #include "tensor/check.h"
 #include "tensor/file.h"
@@ -21,31 +21,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kSweepFolder = "sweep";
-constexpr const char* kQuickSweepFolder = "sweep-quick";
-constexpr const char* kResults = "results.json";
-
-bool is_finished_sweep(const fs::path& folder) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(folder / kResults, ignored) ||
-      !fs::is_regular_file(folder / train::kConfigFile, ignored)) {
-    return false;
-  }
-  const auto json = nlohmann::json::parse(read_file(folder / kResults), nullptr, false);
-  return json.is_object() && json.value("finished", false);
-}
-
-/// Refuses what is no folder, and a folder whose results.json and report.html are another's.
-void check_folder(const fs::path& folder) {
-  std::error_code ignored;
-  check_input(!fs::exists(folder, ignored) || fs::is_directory(folder, ignored),
-              "{}: can't be the study's folder: it is not a directory", folder.string());
-  check_input(!fs::exists(folder / train::kConfigFile, ignored),
-              "{}: holds a run or a sweep, which reproduce would write over: give another --out, "
-              "and a finished sweep as --sweep",
-              folder.string());
-}
-
 void check_ids(const std::vector<std::string>& only, const std::vector<ExhibitKind>& kinds) {
   std::vector<std::string> ids;
   for (const ExhibitKind& kind : kinds) ids.emplace_back(kind.id);
@@ -53,12 +28,6 @@ void check_ids(const std::vector<std::string>& only, const std::vector<ExhibitKi
     check_input(std::ranges::find(ids, id) != ids.end(),
                 "--only is {}, which is no exhibit: there are {}", id, fmt::join(ids, ", "));
   }
-}
-
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  check(!error, "{}: can't be made: {}", folder.string(), error.message());
 }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -84,9 +53,8 @@ class ReproduceDriver {
         machine_(this_machine()),
         done_(options.kinds.size()) {
     check_ids(options.only, options.kinds);
-    check_folder(options.folder);
     choose_sweep();
-    make_folder(options.folder / "exhibits");
+    open_study_folder(options.folder);
     for (size_t i = 0; i < options.kinds.size(); ++i) read_stored(i);
     check_sweep_can_be_trained();
   }
@@ -131,9 +99,7 @@ class ReproduceDriver {
     return options_.quick ? kind.quick_seconds : kind.seconds;
   }
 
-  fs::path file_of(const ExhibitKind& kind) const {
-    return options_.folder / "exhibits" / fmt::format("{}.json", kind.id);
-  }
+  fs::path file_of(const ExhibitKind& kind) const { return exhibit_file(options_.folder, kind.id); }
 
   void choose_sweep() {
     if (!options_.sweep.empty()) {
@@ -158,13 +124,19 @@ class ReproduceDriver {
     }
   }
 
+  std::string sweep_hash() const { return text::content_hash(read_file(sweep_ / kStudyResults)); }
+
   /// What an exhibit's result depends on beside the program itself.
   std::string settings_of(const ExhibitKind& kind) const {
     return fmt::format("{}; {} threads of {}{}", options_.quick ? "quick" : "full",
                        machine_.threads, machine_.cpu,
-                       kind.uses_sweep && !sweep_.empty()
-                           ? "; sweep " + text::content_hash(read_file(sweep_ / kResults))
-                           : "");
+                       kind.uses_sweep && !sweep_.empty() ? "; sweep " + sweep_hash() : "");
+  }
+
+  /// Where models are trained: another sweep's, and a quick study's, must not be taken for them.
+  fs::path models_folder() const {
+    return options_.folder / "models" /
+           fmt::format("{}{}", sweep_hash().substr(0, 8), options_.quick ? "-quick" : "");
   }
 
   void read_stored(size_t i) {
@@ -187,7 +159,7 @@ class ReproduceDriver {
   /// Trains the sweep unless there is one.
   void need_sweep() {
     if (!sweep_.empty()) return;
-    const fs::path folder = options_.folder / (options_.quick ? kQuickSweepFolder : kSweepFolder);
+    const fs::path folder = own_sweep(options_.folder, options_.quick);
     observer_.note(fmt::format("the trained models come from a sweep that is run now, in {}",
                                folder.string()));
     std::error_code ignored;
@@ -229,7 +201,7 @@ class ReproduceDriver {
   Study study(const ExhibitKind& kind, std::chrono::steady_clock::time_point begin) {
     const double usual = expected(kind);
     return {.quick = options_.quick,
-            .folder = options_.folder,
+            .folder = kind.uses_sweep ? models_folder() : options_.folder,
             .sweep = kind.uses_sweep ? sweep_ : fs::path(),
             .preset = options_.preset,
             .progress =
@@ -262,9 +234,9 @@ class ReproduceDriver {
 
   void publish() {
     const Reproduction all = collect(false);
-    write_file(options_.folder / kResults, reproduction_json(all));
+    write_file(options_.folder / kStudyResults, reproduction_json(all));
     Report report = make_exhibit_report(all);
-    write_file(options_.folder / "report.html", report.html);
+    write_file(options_.folder / kStudyReport, report.html);
     outcome_.warning = std::move(report.warning);
   }
 
@@ -285,21 +257,6 @@ class ReproduceDriver {
 ReproduceOutcome reproduce(const ReproduceOptions& options, ReproduceObserver& observer,
                            SweepObserver& sweep_observer) {
   return ReproduceDriver(options, observer, sweep_observer).run();
-}
-
-fs::path find_sweep(const fs::path& folder, bool quick) {
-  std::error_code ignored;
-  std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const bool reduced = entry.path().filename() == kQuickSweepFolder;
-    if (entry.is_directory(ignored) && (quick || !reduced) && is_finished_sweep(entry.path())) {
-      found.push_back(entry.path());
-    }
-  }
-  std::ranges::sort(found, {}, [](const fs::path& path) {
-    return std::pair(path.filename() != kSweepFolder, path.filename().string());
-  });
-  return found.empty() ? fs::path() : found.front();
 }
 
 }  // namespace headroom::experiments

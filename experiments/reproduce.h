@@ -54,8 +54,4 @@ struct ReproduceOutcome {
 ReproduceOutcome reproduce(const ReproduceOptions& options, ReproduceObserver& observer,
                            SweepObserver& sweep_observer);
 
-/// The finished sweep that lies in `folder`: folder / "sweep", else the first by name; empty when
-/// there is none. What a quick session trained, folder / "sweep-quick", serves quick ones only.
-std::filesystem::path find_sweep(const std::filesystem::path& folder, bool quick);
-
 }  // namespace headroom::experiments

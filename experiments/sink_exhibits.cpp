@@ -13,7 +13,6 @@
 namespace headroom::experiments {
 namespace {
 
-constexpr const char* kUnit = "share of attention";
 /// Of GPT-2's heads, smallest and largest.
 constexpr double kPublishedLow = 0.00, kPublishedHigh = 0.57;
 
@@ -43,14 +42,9 @@ std::vector<std::vector<std::string>> table_of(const HeadMap& map,
   return table;
 }
 
-ExhibitRow row(const std::string& figure, double ours, std::optional<double> published = {},
-               const std::string& note = "") {
-  return {.figure = figure,
-          .published = published,
-          .published_to = {},
-          .ours = ours,
-          .unit = kUnit,
-          .note = note};
+ExhibitRow share(const std::string& figure, double ours, std::optional<double> published = {},
+                 const std::string& note = "") {
+  return exhibit_row(figure, published, ours, "", note);
 }
 
 /// What was found, against the baseline.
@@ -67,7 +61,24 @@ std::string found(const Spread& heads, double uniform) {
                    heads.high, uniform);
 }
 
-/// The sweep's own model with learned sinks, or one trained for this exhibit with its recipe.
+/// The sweep's multi-head model with learned sinks. A quick study has no time for a larger one than
+/// the small preset's, and takes that, for half its steps and on the sweep's text.
+configs::Config config_with_sinks(const Study& study, const Sweep& sweep) {
+  std::vector<std::string> notes;
+  configs::Config config =
+      configs::parse_config(sweep.config_yaml, (study.sweep / "results.json").string(), {}, &notes);
+  if (configs::Config small = study.preset("gqa-quick");
+      study.quick && config.model.n_embd > small.model.n_embd) {
+    small.data = config.data;
+    small.train.steps /= 2;
+    config = small;
+  }
+  config.model.n_kv_head = config.model.n_head;
+  config.model.sink = configs::SinkKind::learned;
+  return config;
+}
+
+/// The sweep's own model with learned sinks, or one trained for this exhibit.
 TrainedModel model_with_learned_sinks(const Study& study) {
   const Sweep sweep = read_results(study.sweep);
   for (const Row& each : sweep.rows) {
@@ -75,15 +86,11 @@ TrainedModel model_with_learned_sinks(const Study& study) {
       return load_member(study, each.name, each.runs.front().seed);
     }
   }
-  std::vector<std::string> notes;
-  configs::Config config =
-      configs::parse_config(sweep.config_yaml, (study.sweep / "results.json").string(), {}, &notes);
-  config.model.n_kv_head = config.model.n_head;
-  config.model.sink = configs::SinkKind::learned;
-  train_once(config, study.folder / "learned-sink", study);
+  const configs::Config config = config_with_sinks(study, sweep);
+  const std::filesystem::path run = study.folder / "learned-sink";
+  train_once(config, run, study);
   return load_trained_model(
-      study.folder / "learned-sink",
-      {.overrides = {}, .corpus = {}, .passages = study.quick ? 16 : 64, .context = 0});
+      run, {.overrides = {}, .corpus = {}, .passages = study.quick ? 16 : 64, .context = 0});
 }
 
 }  // namespace
@@ -94,11 +101,12 @@ Exhibit show_sink_mass(const TrainedModel& trained, const SinkMass& mass) {
   exhibit.setting = setting_of(trained) +
                     " Mean over the queries at positions 1 and on of exp(score - log-sum-exp) of "
                     "the key at position 0.";
-  exhibit.rows = {row("head with the least mass on token 0", heads.low, kPublishedLow, kOnGpt2),
-                  row("head with the most mass on token 0", heads.high, kPublishedHigh, kOnGpt2),
-                  row("mean of all heads", heads.mean),
-                  row("attention spread evenly over the visible keys", mean_of(mass.uniform), {},
-                      "the baseline: mean over the same queries of 1 / keys seen")};
+  exhibit.rows = {
+      share("share on token 0, head with the least", heads.low, kPublishedLow, kOnGpt2),
+      share("share on token 0, head with the most", heads.high, kPublishedHigh, kOnGpt2),
+      share("share on token 0, mean of all heads", heads.mean),
+      share("share of each key if attention were even", mean_of(mass.uniform), {},
+            "the baseline: mean over the same queries of 1 / keys seen")};
   exhibit.table = table_of(mass.first, mass.uniform);
   exhibit.chart = heat_map(mass.first, "mass on token 0");
   exhibit.caption = fmt::format(
@@ -115,13 +123,13 @@ Exhibit show_learned_sink(const TrainedModel& trained, const SinkMass& mass) {
   exhibit.setting = setting_of(trained) +
                     " Trained with one more logit per head in its softmax, without a value "
                     "(sink: learned, as in gpt-oss); its mass is exp(logit - log-sum-exp).";
-  exhibit.rows = {row("head with the least mass on its learned sink", learned.low),
-                  row("head with the most mass on its learned sink", learned.high),
-                  row("mean over heads, on the learned sink", learned.mean),
-                  row("mean over heads, on token 0", first.mean),
-                  row("head with the most mass on token 0", first.high, kPublishedHigh,
-                      "published on GPT-2, which has no learned sinks"),
-                  row("attention spread evenly over the visible keys", mean_of(mass.uniform))};
+  exhibit.rows = {share("share on the learned sink, head with the least", learned.low),
+                  share("share on the learned sink, head with the most", learned.high),
+                  share("share on the learned sink, mean of all heads", learned.mean),
+                  share("share on token 0, mean of all heads", first.mean),
+                  share("share on token 0, head with the most", first.high, kPublishedHigh,
+                        "the model differs: published on GPT-2, which has no learned sinks"),
+                  share("share of each key if attention were even", mean_of(mass.uniform))};
   exhibit.table = table_of(mass.learned, mass.uniform);
   exhibit.chart = heat_map(mass.learned, "mass on the learned sink");
   exhibit.caption = "Attention mass on the learned sink logit by layer and head.";

@@ -48,6 +48,6 @@ std::string setting_of(const TrainedModel& trained);
 std::string model_differs(const TrainedModel& trained);
 
 /// The note of a single such figure.
-inline constexpr const char* kOnGpt2 = "published on GPT-2: another model, not the same text";
+inline constexpr const char* kOnGpt2 = "the model differs: published on GPT-2, on other text";
 
 }  // namespace headroom::experiments

@@ -5,9 +5,7 @@
 
 #include <filesystem>
 #include <optional>
-#include <string>
 
-#include "experiments/exhibit.h"
 #include "train/observer.h"
 
 namespace headroom::experiments {
@@ -30,8 +28,5 @@ std::optional<Uptraining> uptrain(const std::filesystem::path& run, int64_t n_kv
                                   const std::filesystem::path& folder,
                                   const std::filesystem::path& from_scratch,
                                   train::Observer& observer);
-
-/// The exhibit: every smaller n_kv_head of the sweep, from its multi-head run of the first seed.
-Exhibit make_uptraining(const Study& study);
 
 }  // namespace headroom::experiments

@@ -1,8 +1,10 @@
 // The exhibits on quality: what they make of figures that are known.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "contains.h"
 #include "experiments/gnuplot.h"
@@ -11,20 +13,14 @@
 #include "experiments/sweep_exhibits.h"
 #include "experiments_example_sweep.h"
 #include "infer_model.h"
+#include "reproduce_study.h"
 
 namespace headroom::experiments {
 namespace {
 
-using testing::contains;
-
 using configs::KVType;
-
-const ExhibitRow& row_of(const Exhibit& exhibit, const std::string& figure) {
-  const auto at = std::find_if(exhibit.rows.begin(), exhibit.rows.end(),
-                               [&](const ExhibitRow& row) { return row.figure == figure; });
-  EXPECT_NE(at, exhibit.rows.end()) << figure;
-  return at == exhibit.rows.end() ? exhibit.rows.front() : *at;
-}
+using headroom::testing::contains;
+using headroom::testing::row_of;
 
 TEST(CacheQuality, GivesMultiQueryLossAsPercentOfPerplexity) {
   const Sweep sweep = example_sweep();
@@ -54,7 +50,22 @@ TEST(CacheQuality, OneSeedHasNoIntervalAndAnUnfinishedSweepNoFigure) {
 TEST(KvHeadTable, GivesParametersBytesAndLossOfEveryRow) {
   const Sweep sweep = example_sweep();
   const Exhibit exhibit = show_kv_head_table(sweep, summarize(sweep));
-  EXPECT_EQ(exhibit.rows.size(), 12u);
+  EXPECT_EQ(exhibit.rows.size(), 20u);
+  EXPECT_FALSE(exhibit.chart.empty());
+  // 2 * (8 + n_kv_head) * 32 * 256 parameters; 2 * n_kv_head * 32 * 4 bytes
+  const std::map<int64_t, std::pair<double, double>> published = {
+      {8, {262144, 2048}}, {4, {196608, 1024}}, {2, {163840, 512}}, {1, {147456, 256}}};
+  for (const auto& [heads, layer] : published) {
+    const std::string row = fmt::format("n_kv_head {}, ", heads);
+    EXPECT_EQ(row_of(exhibit, row + "attention of a layer").published, layer.first);
+    EXPECT_EQ(row_of(exhibit, row + "cache per token and layer").published, layer.second);
+    EXPECT_EQ(row_of(exhibit, row + "cache per token and layer").ours, layer.second);
+  }
+  Sweep narrow = sweep;
+  narrow.config_yaml = "model: {n_layer: 6, n_head: 8, n_embd: 128}";
+  EXPECT_FALSE(
+      row_of(show_kv_head_table(narrow, summarize(narrow)), "n_kv_head 8, attention of a layer")
+          .published);
   EXPECT_EQ(row_of(exhibit, "n_kv_head 1, parameters").ours, 4046848);
   EXPECT_EQ(row_of(exhibit, "n_kv_head 1, cache per token").ours, 1536);
   const ExhibitRow& loss = row_of(exhibit, "n_kv_head 2, best validation loss");
