@@ -148,8 +148,7 @@ Prepared prepare(const configs::Config& config, const TrainOptions& options, Obs
   }
   start.first_step = run.state.step + 1;
   start.parameters = run.parameters;
-  start.cache_bytes_per_token =
-      configs::cache_bytes(config.model, 1, 1, configs::KVTypes());
+  start.cache_bytes_per_token = configs::cache_bytes(config.model, 1, 1, configs::KVTypes());
   start.tokens_per_step = run.batches->tokens_per_step();
   start.sequences_per_pass = run.batches->sequences_per_pass();
   start.precision = run.precision.sentence;
