@@ -115,7 +115,8 @@ Exhibit show_draft(const TrainedModel& helped, const std::vector<DraftResult>& r
       setting_of(helped) +
       fmt::format(
           " It is helped by a draft that guesses {} tokens at a time, one prompt at a "
-          "time: {} tokens in all, made without the draft, with it, and by it alone.",
+          "time: {} tokens in all, made without the draft, with it, and by it alone. Times are "
+          "medians over the prompts.",
           kGuesses, tokens);
   exhibit.table = {{"draft", "choosing", "guesses accepted", "tokens/pass", "cost of a guess",
                     "speed-up", "by formula"}};

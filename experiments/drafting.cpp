@@ -1,6 +1,7 @@
 // The same prompts three ways, taking turns so that a machine's moods meet all of them.
 #include "experiments/drafting.h"
 
+#include "experiments/ceilings.h"
 #include "infer/speculate.h"
 
 namespace headroom::experiments {
@@ -30,9 +31,9 @@ double Drafting::tokens_per_pass() const {
   return ratio(static_cast<double>(accepted + passes), static_cast<double>(passes));
 }
 
-double Drafting::speed_up() const { return ratio(plain_seconds, drafted_seconds); }
+double Drafting::speed_up() const { return ratio(median(plain_seconds), median(drafted_seconds)); }
 
-double Drafting::cost() const { return ratio(alone_seconds, plain_seconds); }
+double Drafting::cost() const { return ratio(median(alone_seconds), median(plain_seconds)); }
 
 double Drafting::expected_speed_up(int64_t guesses) const {
   return tokens_per_pass() / (static_cast<double>(guesses) * cost() + 1);
@@ -48,9 +49,9 @@ Drafting measure_drafting(const nn::GPT& model, const nn::GPT& draft,
     const infer::Generated plain = infer::generate(model, {prompt}, plain_options, go_on);
     const infer::Generated alone = infer::generate(draft, {prompt}, plain_options, go_on);
     const infer::Generated drafted = infer::speculate(model, draft, {prompt}, options, go_on);
-    result.plain_seconds += seconds_of(plain);
-    result.alone_seconds += seconds_of(alone);
-    result.drafted_seconds += seconds_of(drafted);
+    result.plain_seconds.push_back(seconds_of(plain));
+    result.alone_seconds.push_back(seconds_of(alone));
+    result.drafted_seconds.push_back(seconds_of(drafted));
     result.guessed += drafted.stats.drafted;
     result.accepted += drafted.stats.accepted;
     result.passes += drafted.stats.judged;

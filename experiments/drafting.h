@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "infer/engine.h"
 
@@ -15,8 +16,10 @@ struct Drafting {
   int64_t passes = 0;                 // of the model, judging
   int64_t tokens = 0;                 // made each way
   int64_t unlike = 0;                 // of those, unlike the ones made without the draft
-  double plain_seconds = 0, drafted_seconds = 0;
-  double alone_seconds = 0;  // the draft making as many tokens by itself
+  /// Of each prompt; rates are of their medians, since one of them is enough to meet another
+  /// program.
+  std::vector<double> plain_seconds, drafted_seconds;
+  std::vector<double> alone_seconds;  // the draft making as many tokens by itself
 
   double acceptance() const;       // of the guesses
   double tokens_per_pass() const;  // accepted ones, and the model's own of each pass

@@ -30,7 +30,8 @@ struct Reproduction {
   int64_t planned = 0;                // exhibits there are to be
   bool finished = false;              // all of them are there, and none failed
   bool quick = false;
-  std::string sweep;  // where the trained models come from, in words; empty: none was needed
+  std::string sweep;       // folder that the trained models come from; empty: none was needed
+  bool own_sweep = false;  // it was run for this study
   Machine machine;
 };
 

@@ -138,7 +138,8 @@ std::string setup(const Reproduction& all) {
   add("Machine", fmt::format("{}, {} cores", all.machine.cpu, all.machine.cores));
   add("Threads", std::to_string(all.machine.threads));
   add("Extent", all.quick ? "quick: one seed, small models, fewer repetitions" : "full");
-  add("Trained models", all.sweep);
+  add("Trained models",
+      all.sweep + (all.own_sweep ? ", a sweep of configs/gqa-quick.yaml run for this study" : ""));
   add("Time", format_seconds(seconds) + (all.sweep.empty() ? "" : ", the sweep not counted"));
   return "<section><h2>Set-up</h2>\n<dl>\n" + list + "</dl></section>\n";
 }

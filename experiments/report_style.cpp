@@ -77,6 +77,9 @@ dd { margin: 0; overflow-wrap: anywhere; }
   table.cards td::before { content: attr(data-label); color: var(--soft); text-align: left; white-space: nowrap; }
   table.cards td:first-child { font-weight: 600; }
   table.cards td:first-child::before { color: var(--ink); }
+  table.figures td:first-child, table.figures td:last-child { display: block; text-align: left; }
+  table.figures td:first-child::before, table.figures td:last-child::before { content: none; }
+  table.figures td:empty { display: none; }
   table.narrow { width: 100%; }
   table.narrow th, table.narrow td { padding-right: 8px; font-size: 14px; }
   table.narrow th { font-size: 12px; }

@@ -156,9 +156,18 @@ class ReproduceDriver {
     }
   }
 
-  /// Trains the sweep unless there is one.
+  bool is_own_sweep() const { return sweep_ == own_sweep(options_.folder, options_.quick); }
+
+  /// Trains the sweep unless there is one, and says which it is.
   void need_sweep() {
-    if (!sweep_.empty()) return;
+    if (!sweep_.empty()) {
+      if (!sweep_told_) {
+        observer_.note(
+            fmt::format("the trained models come from the finished sweep in {}", sweep_.string()));
+      }
+      sweep_told_ = true;
+      return;
+    }
     const fs::path folder = own_sweep(options_.folder, options_.quick);
     observer_.note(fmt::format("the trained models come from a sweep that is run now, in {}",
                                folder.string()));
@@ -169,6 +178,7 @@ class ReproduceDriver {
                   sweep_observer_);
     if (outcome.interrupted) throw Interrupted();
     sweep_ = folder;
+    sweep_told_ = true;
   }
 
   void make(size_t i, const ExhibitPosition& position) {
@@ -223,7 +233,8 @@ class ReproduceDriver {
                      .planned = std::ssize(options_.kinds),
                      .finished = outcome_.failed.empty(),
                      .quick = options_.quick,
-                     .sweep = sweep_.empty() ? "" : sweep_.string(),
+                     .sweep = sweep_.string(),
+                     .own_sweep = !sweep_.empty() && is_own_sweep(),
                      .machine = machine_};
     for (size_t i = 0; i < done_.size(); ++i) {
       all.finished = all.finished && done_[i];
@@ -244,7 +255,8 @@ class ReproduceDriver {
   ReproduceObserver& observer_;
   SweepObserver& sweep_observer_;
   Machine machine_;
-  fs::path sweep_;                                // finished; empty: none yet
+  fs::path sweep_;  // finished; empty: none yet
+  bool sweep_told_ = false;
   std::vector<std::optional<DoneExhibit>> done_;  // by kind
   std::vector<size_t> finished_;                  // kinds asked for that were there already
   double spent_ = 0, spent_expected_ = 0;         // on the exhibits of this session

@@ -71,11 +71,11 @@ ExhibitRow share_row(const std::vector<WindowLoss>& losses) {
                  .published_to = {},
                  .ours = {},
                  .unit = "",
-                 .note = "computed from the published losses"};
+                 .note = "published: computed from the published losses"};
   if (none - full > 0.001) {
     row.ours = (none - losses.back().loss.mean) / (none - full);
   } else {
-    row.note += "; ours loses nothing that could be taken back";
+    row.note = "ours loses nothing that could be taken back; " + row.note;
   }
   return row;
 }

@@ -192,6 +192,8 @@ TEST(Reproduce, TrainsASweepWhereThereIsNoneAndSaysSo) {
   SweepRecorder again;
   experiments::reproduce(place.options, recorder, again);
   EXPECT_TRUE(again.begun.empty());
+  const std::string html = read_file(place.options.folder / "report.html");
+  EXPECT_TRUE(holds(html, "a sweep of configs/gqa-quick.yaml run for this study"));
 }
 
 TEST(Reproduce, AnInterruptedSweepGoesOnAndAnotherSweepIsAnotherSetting) {
@@ -209,6 +211,7 @@ TEST(Reproduce, AnInterruptedSweepGoesOnAndAnotherSweepIsAnotherSetting) {
   place.options.sweep = place.folder / "other";
   place.run(recorder);
   EXPECT_TRUE(recorder.noted("swept was made with other settings"));
+  EXPECT_TRUE(recorder.noted("the trained models come from the finished sweep in "));
   EXPECT_EQ(made, 2);
   EXPECT_NE(last_study.folder, models);  // what one sweep's exhibits train is not another's
 }

@@ -115,9 +115,9 @@ TEST(Draft, RatesFollowFromTheCounts) {
   d.guessed = 200;
   d.accepted = 150;
   d.passes = 50;
-  d.plain_seconds = 3;
-  d.drafted_seconds = 1.5;
-  d.alone_seconds = 0.75;
+  d.plain_seconds = {3, 3, 90};  // the third met another program
+  d.drafted_seconds = {1.5, 70, 1.5};
+  d.alone_seconds = {0.75, 0.75, 0.75};
   EXPECT_DOUBLE_EQ(d.acceptance(), 0.75);
   EXPECT_DOUBLE_EQ(d.tokens_per_pass(), 4);
   EXPECT_DOUBLE_EQ(d.speed_up(), 2);
