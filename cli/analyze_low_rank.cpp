@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/analyze.h"
-#include "cli/bench.h"
 #include "cli/number_list.h"
+#include "cli/work_progress.h"
 
 namespace headroom::cli {
 namespace {
@@ -38,7 +38,7 @@ int run_analyze_low_rank(const AnalyzeLowRankOptions& options, const Common& com
   const configs::ModelConfig& model = trained.run.config.model;
   experiments::LowRank result;
   {
-    BenchProgress progress(common, "analyze low-rank");
+    WorkProgress progress(common, "analyze low-rank");
     result = experiments::low_rank(
         trained.model(), trained.training, trained.held_out,
         options.ranks.empty() ? experiments::usual_ranks(2 * model.kv_dim()) : options.ranks,

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/analyze.h"
-#include "cli/bench.h"
+#include "cli/work_progress.h"
 
 namespace headroom::cli {
 namespace {
@@ -26,7 +26,7 @@ int run_analyze_sinks(const AnalyzeOptions& options, const Common& common) {
   const experiments::TrainedModel trained = load_for_analysis(options, common);
   experiments::SinkMass mass;
   {
-    BenchProgress progress(common, "analyze sinks");
+    WorkProgress progress(common, "analyze sinks");
     mass =
         experiments::sink_mass(trained.model(), trained.held_out,
                                [&progress](int64_t done, int64_t all) { progress.at(done, all); });

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/analyze.h"
-#include "cli/bench.h"
 #include "cli/number_list.h"
+#include "cli/work_progress.h"
 
 namespace headroom::cli {
 namespace {
@@ -37,7 +37,7 @@ int run_analyze_window(const AnalyzeWindowOptions& options, const Common& common
       options.window == 0 ? experiments::usual_window(trained.held_out.tokens) : options.window;
   std::vector<experiments::WindowLoss> losses;
   {
-    BenchProgress progress(common, "analyze window");
+    WorkProgress progress(common, "analyze window");
     losses = experiments::window_losses(
         trained.model(), trained.held_out, window, options.sinks,
         [&progress](int64_t done, int64_t all) { progress.at(done, all); });

@@ -1,10 +1,9 @@
-// Arguments and progress of benchmarks.
+// Arguments of benchmarks.
 #include "cli/bench.h"
 
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
-#include <algorithm>
 
 #include "cli/number_list.h"
 #include "tensor/check.h"
@@ -32,20 +31,6 @@ std::string bench_heading(const std::string& name, const configs::ModelConfig& m
                           int64_t vocab_size) {
   return fmt::format("{}: {} layers, {} wide, {}, vocabulary {}", name, model.n_layer, model.n_embd,
                      attention_in_words(model), vocab_size);
-}
-
-void BenchProgress::at(int64_t done, int64_t all) {
-  constexpr int64_t kLines = 5;
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin_;
-  const double each = done == 0 ? 0 : seconds.count() / static_cast<double>(done);
-  const std::string left =
-      done == 0 ? "" : fmt::format("  {} left", clock(each * static_cast<double>(all - done)));
-  const std::string text = fmt::format("{} {}/{}{}", what_, done, all, left);
-  if (line_.terminal()) {
-    line_.live(text, text);
-  } else if (done % std::max<int64_t>(1, all / kLines) == 0 || done == all) {
-    line_.line(text);
-  }
 }
 
 }  // namespace headroom::cli

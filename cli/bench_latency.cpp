@@ -10,6 +10,7 @@
 #include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/table.h"
+#include "cli/work_progress.h"
 #include "configs/memory.h"
 #include "experiments/latency.h"
 #include "kernels/threads.h"
@@ -62,7 +63,7 @@ int run_bench_latency(const BenchLatencyOptions& options, const Common& common) 
   const nn::GPT model(config, vocabulary, nn::Scope{.seed = 1});
   Latency result;
   {
-    BenchProgress progress(common, "bench latency");
+    WorkProgress progress(common, "bench latency");
     result = experiments::bench_latency(
         model, options.contexts, precision.dtype,
         [&progress](int64_t done, int64_t all) { progress.at(done, all); });

@@ -9,6 +9,7 @@
 #include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/table.h"
+#include "cli/work_progress.h"
 #include "configs/count.h"
 #include "configs/memory.h"
 #include "configs/size.h"
@@ -62,7 +63,7 @@ int run_bench_memory(const BenchMemoryOptions& options, const Common& common) {
   const nn::GPT model(config, vocabulary, nn::Scope{.seed = 1});
   std::vector<MemoryBill> bills;
   {
-    BenchProgress progress(common, "bench memory");
+    WorkProgress progress(common, "bench memory");
     bills = experiments::bench_memory(
         model, options.contexts, precision.dtype,
         [&progress](int64_t done, int64_t all) { progress.at(done, all); });

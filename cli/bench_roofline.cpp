@@ -10,6 +10,7 @@
 #include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/table.h"
+#include "cli/work_progress.h"
 #include "configs/memory.h"
 #include "experiments/roofline.h"
 #include "kernels/threads.h"
@@ -132,7 +133,7 @@ int run_bench_roofline(const BenchRooflineOptions& options, const Common& common
                                             points_wanted.batch_context + 1}));
   Roofline result;
   {
-    BenchProgress progress(common, "bench roofline");
+    WorkProgress progress(common, "bench roofline");
     result = experiments::bench_roofline(
         config.model, vocabulary, points_wanted,
         [&progress](int64_t done, int64_t all) { progress.at(done, all); });

@@ -8,6 +8,7 @@
 #include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/table.h"
+#include "cli/work_progress.h"
 #include "configs/count.h"
 #include "configs/memory.h"
 #include "experiments/train_bench.h"
@@ -91,7 +92,7 @@ int run_bench_train(const BenchTrainOptions& options, const Common& common) {
                                    static_cast<int64_t>(size_of(precision.dtype)));
   TrainBench result;
   {
-    BenchProgress progress(common, "bench train");
+    WorkProgress progress(common, "bench train");
     result = experiments::bench_train(
         config, {.dtype = precision.dtype, .vocab_size = vocabulary, .steps = options.steps},
         [&progress](int64_t done, int64_t all) { progress.at(done, all); });

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
-#include "cli/bench.h"
 #include "cli/commands.h"
+#include "cli/work_progress.h"
 #include "configs/memory.h"
 #include "infer/block_table.h"
 #include "infer/stream_loss.h"
@@ -106,7 +106,7 @@ void evaluate_stream(const EvalOptions& options, const Common& common,
     configs::require_cache_memory(model, loaded.model->vocab_size(), table.slots(), 1,
                                   spec.types(dtype), "--context, or window or sinks in --cache");
   }
-  BenchProgress progress(common, "eval, percent");
+  WorkProgress progress(common, "eval, percent");
   int64_t done = 0, percent = 0;
   const infer::StreamLoss loss = infer::stream_loss(
       *loaded.model, tokens.ids, {.cache = spec, .context = context, .dtype = dtype, .chunk = 0},

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/generate_options.h"
 #include "cli/generate_report.h"
+#include "cli/work_progress.h"
 #include "configs/memory.h"
 #include "configs/size.h"
 #include "infer/beam.h"
@@ -107,6 +108,8 @@ class Generation {
   }
 
  private:
+  static constexpr double kPatience = 2;  // seconds without a word, where no text streams
+
   bool searches() const { return options_.beams > 0; }
   /// A text alone is shown as it comes.
   bool streams() const { return texts_.size() == 1 && !common_.json; }
@@ -203,14 +206,22 @@ class Generation {
   }
 
   infer::Generated generate(const train::InterruptWatch& interrupt) {
+    WorkProgress progress(common_, searches() ? "generate, step" : "generate, token", kPatience);
+    int64_t done = 0;
     const auto on_token = [&](int64_t row, int32_t token) {
+      if (!streams()) {
+        progress.at(++done, engine_.tokens * std::ssize(texts_));
+      }
       return take(texts_[static_cast<size_t>(row)], token) && !interrupt.requested();
     };
     if (searches()) {
       infer::Beams found = infer::beam_search(
           *loaded_.model, ids_, engine_,
           [this](int64_t, std::span<const int32_t> tokens) { return ends_in_stop(tokens); },
-          [&interrupt] { return !interrupt.requested(); });
+          [&] {
+            progress.at(++done, engine_.tokens);
+            return !interrupt.requested();
+          });
       for (size_t row = 0; row < texts_.size(); ++row) {
         for (const int32_t token : found.best.tokens[row]) {
           take(texts_[row], token);
