@@ -33,8 +33,7 @@ struct ReproduceOptions {
 /// Ctrl-C.
 class Progress : public experiments::ReproduceObserver {
  public:
-  Progress(const Common& common, TrainingProgress& training)
-      : common_(common), line_(common), training_(training) {}
+  Progress(const Common& common, TrainingProgress& training) : line_(common), training_(training) {}
   void note(const std::string& sentence) override {
     line_.end();
     training_.note(sentence);
@@ -58,7 +57,6 @@ class Progress : public experiments::ReproduceObserver {
   bool stop_requested() override { return line_.unread() || training_.stop_requested(); }
 
  private:
-  const Common& common_;
   LiveLine line_;
   TrainingProgress& training_;
   std::string prefix_;

@@ -297,7 +297,7 @@ TEST(Hadamard, EqualsItsDefinition) {
       kernels::backend(kCpu).hadamard(x.tensor, y);
       testing::expect_elements(
           y,
-          [&, D = D, block = block](int64_t n) {
+          [&, block = block](int64_t n) {
             const int64_t first = n / block * block, row = n % block;
             double sum = 0;
             for (int64_t j = 0; j < block; ++j) {
