@@ -100,7 +100,7 @@ std::string verdict(const std::vector<DraftResult>& results) {
   const Drafting& d = best.drafting;
   return fmt::format(
       " A draft pays when {} guesses and one pass that judges them cost less than the tokens they "
-      "bring. {} comes out best ({}): {:.2f} tokens per pass, {:.2f} passes of the model for a "
+      "bring. The best here is {} ({}): {:.2f} tokens per pass, {:.2f} passes of the model for a "
       "guess, {:.2f} times as fast, so {}. ",
       kGuesses, best.draft, choosing(best.temperature), d.tokens_per_pass(), d.cost(), d.speed_up(),
       d.speed_up() < 1 ? "no draft here is worth its time" : "it pays");

@@ -110,7 +110,7 @@ BarChart shares(const Sweep& sweep) {
     chart.series.push_back(std::move(series));
   };
   add("parameters", &Row::params);
-  add("of them attention, a layer", &Row::attention_params_per_layer);
+  add("attention of a layer", &Row::attention_params_per_layer);
   add("cache per token", &Row::cache_bytes_per_token);
   return chart;
 }
