@@ -97,6 +97,13 @@ std::string paragraph(const char* kind, const std::string& text) {
   return text.empty() ? "" : fmt::format("<p class=\"{}\">{}</p>\n", kind, escaped(text));
 }
 
+std::string why(const Exhibit& exhibit) {
+  return exhibit.why.empty()
+             ? ""
+             : fmt::format("<p class=\"why\"><strong>Why they differ.</strong> {}</p>\n",
+                           escaped(exhibit.why));
+}
+
 std::string section(const Exhibit& exhibit, std::string& warning) {
   const std::string chart = picture(exhibit, warning), details = details_table(exhibit);
   const std::string beside = chart + details;
@@ -104,7 +111,7 @@ std::string section(const Exhibit& exhibit, std::string& warning) {
   return fmt::format(
       "<section id=\"{}\"><h2>{} <code>{}</code></h2>\n{}{}{}{}</section>\n", escaped(exhibit.id),
       escaped(exhibit.title), escaped(exhibit.id), paragraph("note", exhibit.setting),
-      figures_table(exhibit), paragraph("why", exhibit.why),
+      figures_table(exhibit), why(exhibit),
       beside.empty() ? "" : fmt::format("<div class=\"panels{}\">\n{}</div>\n", wide, beside));
 }
 

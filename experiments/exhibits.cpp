@@ -24,7 +24,7 @@ const std::vector<ExhibitKind>& exhibit_kinds() {
       {"flop-100", "The work of 100 tokens", false, 15, 15, flop_100_exhibit},
       {"worked-step", "One decode step, by hand", false, 1, 1, worked_step_exhibit},
       {"presets", "What well-known models cache", false, 1, 1, presets_exhibit},
-      {"draft", "A draft that guesses ahead", true, 80, 20, draft_exhibit},
+      {"draft", "A draft that guesses ahead", true, 80, 40, draft_exhibit},
       {"uptrain", "Heads pooled, and trained a little more", true, 150, 45, uptrain_exhibit},
   };
   // clang-format on

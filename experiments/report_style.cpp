@@ -28,7 +28,7 @@ th small { display: block; font-size: 12px; font-weight: 400; white-space: nowra
 th, td { padding: 9px 16px 9px 0; border-bottom: 1px solid var(--line); }
 th:last-child, td:last-child { padding-right: 0; }
 td { vertical-align: top; white-space: nowrap; }
-td.words { white-space: normal; min-width: 11em; }
+td.words { white-space: normal; min-width: 11em; overflow-wrap: anywhere; }
 th.number, td.number { text-align: right; }
 table.narrow { width: auto; min-width: min(100%, 30em); }
 table + .note { margin-top: 12px; }

@@ -1,12 +1,15 @@
-// How Debian's chromium shows report.html on a phone (390 pixels) and on a wide screen (1280).
+// How Debian's chromium shows the reports of a sweep and of a study on a phone (390 pixels) and on
+// a wide screen (1280).
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "experiments/exhibit_report.h"
 #include "experiments/process.h"
 #include "experiments/report.h"
+#include "experiments/sweep_exhibits.h"
 #include "experiments_example_sweep.h"
 #include "tensor/check.h"
 #include "tensor/file.h"
@@ -31,7 +34,8 @@ addEventListener('load', () => {
                       repeated_ids: ids.length - new Set(ids).size,
                       outside: [...document.querySelectorAll('body *')].filter(element => {
                         const box = element.getBoundingClientRect();
-                        return box.right > innerWidth + 1 || box.left < -1;
+                        const scrolls = element.parentElement.closest('.scroll');
+                        return !scrolls && (box.right > innerWidth + 1 || box.left < -1);
                       }).length}, '*');
 });
 </script>)";
@@ -56,10 +60,9 @@ struct Seen {
   std::string log;
 };
 
-Seen open_in_chromium(const Sweep& sweep, const std::filesystem::path& folder) {
+Seen open_in_chromium(std::string html, const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
-  write_report(folder, sweep, summarize(sweep));
-  std::string html = read_file(folder / "report.html");
+  write_file(folder / "report.html", html);
   const size_t policy = html.find("<meta http-equiv");
   html.erase(policy, html.find('\n', policy) - policy);  // it would forbid the measuring script
   html.insert(html.find("</body>"), kMeasure);
@@ -104,8 +107,9 @@ class Browser : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  void expect_readable_at_both_widths(const Sweep& sweep, size_t charts) {
-    const Seen seen = open_in_chromium(sweep, folder_);
+  void expect_readable_at_both_widths(const Report& report, size_t charts) {
+    ASSERT_EQ(report.warning, "");
+    const Seen seen = open_in_chromium(report.html, folder_);
     ASSERT_EQ(seen.pages.size(), 2u) << seen.log;
     for (const nlohmann::json& page : seen.pages) {
       ASSERT_TRUE(page["width"] == 390 || page["width"] == 1280) << page["width"];
@@ -122,7 +126,7 @@ class Browser : public testing::Test {
 };
 
 TEST_F(Browser, ShowsAFinishedSweepOnAPhoneAndOnAWideScreen) {
-  expect_readable_at_both_widths(example_sweep(), 3);
+  expect_readable_at_both_widths(make_report(example_sweep(), summarize(example_sweep())), 3);
 }
 
 TEST_F(Browser, ShowsLongWordsAndEqualCachesWithoutOverflow) {
@@ -133,7 +137,25 @@ TEST_F(Browser, ShowsLongWordsAndEqualCachesWithoutOverflow) {
   sweep.config_yaml = "corpus: " + std::string(300, 'y');
   sweep.machine.cpu = std::string(200, 'z');
   for (Row& row : sweep.rows) row.cache_bytes_per_token = 12288;
-  expect_readable_at_both_widths(sweep, 3);
+  expect_readable_at_both_widths(make_report(sweep, summarize(sweep)), 3);
+}
+
+TEST_F(Browser, ShowsAStudyWithItsWideTablesAndLongWords) {
+  const Sweep sweep = example_sweep();
+  Reproduction study{
+      .exhibits = {{.exhibit = show_kv_head_table(sweep, summarize(sweep)), .settings = {}},
+                   {.exhibit = show_cache_quality(sweep, summarize(sweep)), .settings = {}}},
+      .planned = 2,
+      .finished = true,
+      .sweep = std::string(200, 's'),
+      .machine = sweep.machine};
+  study.exhibits[0].exhibit.id = "kv-head-table";
+  Exhibit& wide = study.exhibits[1].exhibit;
+  wide.id = "cache-quality";
+  wide.rows.push_back(
+      exhibit_row(std::string(60, 'f') + " figure", 1, 2, "nats/token", std::string(300, 'n')));
+  for (auto& line : wide.table) line.resize(30, "a column");
+  expect_readable_at_both_widths(make_exhibit_report(study), 2);
 }
 
 }  // namespace

@@ -104,6 +104,7 @@ TEST(ExhibitReport, ShowsEveryExhibitEscapedAndSaysWhatIsMissing) {
   EXPECT_TRUE(holds(html, "Unfinished: 1 of 19 exhibits are here."));
   EXPECT_TRUE(holds(html, "2 figures computed or measured on this machine; 1 could not be"));
   EXPECT_TRUE(holds(html, "444.2 ms"));
+  EXPECT_TRUE(holds(html, "<strong>Why they differ.</strong> because"));
   EXPECT_TRUE(holds(html, "runs/sweep"));
   EXPECT_FALSE(holds(html, "<title>A <title>"));
 }
