@@ -65,7 +65,7 @@ Exhibit logits_equal_exhibit(const Study& study) {
            .note = single ? (check.ok ? "within the bound" : "PAST THE BOUND")
                           : "the same weights and kernels in double precision"});
       const auto group = static_cast<double>(chart.groups.size());
-      chart.groups.push_back(fmt::format("{}, {}", published.name, name_of(check.dtype)));
+      chart.groups.push_back(fmt::format("{} {}", published.name, name_of(check.dtype)));
       chart.series[0].points.emplace_back(group, check.max_abs_diff);
       if (single) chart.series[1].points.emplace_back(group, published.difference);
     }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
 #include "configs/count.h"
 #include "configs/size.h"
@@ -68,7 +69,13 @@ Exhibit presets_exhibit(const Study& study) {
                     "a token, fp16", "its context", "full, fp16"}};
   BarChart chart{.ylabel = "cache per token, fp16 (KiB)", .log_y = true};
   Series series;
-  for (const char* name : {"gpt2", "gpt-124m", "llama2-7b", "llama2-70b", "gpt3-175b"}) {
+  static constexpr std::array<std::pair<const char*, const char*>, 5> kShown = {
+      {{"gpt2", "GPT-2"},
+       {"gpt-124m", "124M"},
+       {"llama2-7b", "Llama 7B"},
+       {"llama2-70b", "Llama 70B"},
+       {"gpt3-175b", "GPT-3"}}};
+  for (const auto& [name, bar] : kShown) {
     const configs::ModelConfig m = study.preset(name).model;
     const configs::KVTypes half = configs::kv_types_of(kHalf);
     const int64_t token = configs::cache_bytes(m, 1, 1, half);
@@ -78,7 +85,7 @@ Exhibit presets_exhibit(const Study& study) {
                              configs::human_bytes(token), format_count(m.block_size),
                              configs::human_bytes(configs::cache_bytes(m, m.block_size, 1, half))});
     series.points.emplace_back(chart.groups.size(), static_cast<double>(token) / kKiB);
-    chart.groups.emplace_back(name);
+    chart.groups.emplace_back(bar);
   }
   chart.series = {series};
   exhibit.chart = bar_chart(chart);

@@ -25,7 +25,7 @@ std::string line_chart(const LineChart& chart);
 
 struct BarChart {
   std::string xlabel = {}, ylabel = {};
-  std::vector<std::string> groups = {};  // words under the bars, some 60 characters in all
+  std::vector<std::string> groups = {};  // words under the bars, some 40 characters in all
   std::vector<Series> series = {};  // the i-th bar of each group: points (index of group, value)
   bool log_y = false;
 };
