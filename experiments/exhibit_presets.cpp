@@ -72,9 +72,9 @@ Exhibit presets_exhibit(const Study& study) {
   static constexpr std::array<std::pair<const char*, const char*>, 5> kShown = {
       {{"gpt2", "GPT-2"},
        {"gpt-124m", "124M"},
-       {"llama2-7b", "Llama 7B"},
-       {"llama2-70b", "Llama 70B"},
-       {"gpt3-175b", "GPT-3"}}};
+       {"llama2-7b", "7B"},
+       {"llama2-70b", "70B"},
+       {"gpt3-175b", "175B"}}};
   for (const auto& [name, bar] : kShown) {
     const configs::ModelConfig m = study.preset(name).model;
     const configs::KVTypes half = configs::kv_types_of(kHalf);
@@ -89,7 +89,8 @@ Exhibit presets_exhibit(const Study& study) {
   }
   chart.series = {series};
   exhibit.chart = bar_chart(chart);
-  exhibit.caption = "On a logarithmic axis.";
+  exhibit.caption =
+      "On a logarithmic axis: GPT-2, the 123.6 M model, Llama 2 of 7 and 70 billion, GPT-3.";
   exhibit.why =
       "Nothing but rounding, and one published figure that is wrong: 100,000 tokens at 32 layers "
       "of "
