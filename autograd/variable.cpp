@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace headroom::autograd {
@@ -77,15 +78,59 @@ Variable Variable::reshape(const Shape& shape) const {
                 [before](Gradients& g) { g.add(0, g.of().reshape(before)); });
 }
 
-void Variable::backward() const {
+/// How many inputs of nodes still to come each leaf is; nobody counts where nobody listens.
+class Variable::LeafUses {
+ public:
+  LeafUses(Node& last, const LeafDone& leaf_done) : leaf_done_(leaf_done) {
+    if (leaf_done_) {
+      count(last);
+    }
+  }
+
+  void took_its_turn(const Node& node) {
+    for (const Variable& input : node.inputs) {
+      const auto use = left_.find(input.state_.get());
+      if (use != left_.end() && --use->second == 0) {
+        leaf_done_(input);
+        left_.erase(use);
+      }
+    }
+  }
+
+ private:
+  void count(Node& last) {
+    std::set<const Node*> seen = {&last};
+    std::vector<const Node*> open = {&last};
+    while (!open.empty()) {
+      const Node& node = *open.back();
+      open.pop_back();
+      for (const Variable& input : node.inputs) {
+        if (!input.requires_grad()) {
+          continue;
+        }
+        const Node* producer = input.state_->producer.get();
+        if (producer == nullptr) {
+          ++left_[input.state_.get()];
+        } else if (seen.insert(producer).second) {
+          open.push_back(producer);
+        }
+      }
+    }
+  }
+
+  const LeafDone& leaf_done_;
+  std::map<const State*, int64_t> left_;
+};
+
+void Variable::backward(const LeafDone& leaf_done) const {
   check(value().numel() == 1, "[backward] a gradient needs one number to differentiate: shape {}",
         shape());
   Tensor one = Tensor::empty(shape(), dtype(), device());
   kernels::backend(device()).fill(one, 1.0);
-  backward(one);
+  backward(one, leaf_done);
 }
 
-void Variable::backward(const Tensor& upstream) const {
+void Variable::backward(const Tensor& upstream, const LeafDone& leaf_done) const {
   check(requires_grad() && state_->producer != nullptr,
         "[backward] nothing was recorded for this variable: no input requires a gradient, or "
         "recording was off");
@@ -107,6 +152,7 @@ void Variable::backward(const Tensor& upstream) const {
     turn.outputs.push_back(output);
   };
   enqueue(*this);
+  LeafUses leaves(*state_->producer, leaf_done);
   while (!pending.empty()) {
     const Turn turn = std::move(pending.extract(pending.begin()).mapped());
     Node& node = *turn.node;
@@ -126,6 +172,7 @@ void Variable::backward(const Tensor& upstream) const {
         enqueue(input);
       }
     }
+    leaves.took_its_turn(node);
     node.backward = nullptr;  // frees what the forward pass saved for it
     node.inputs.clear();
   }

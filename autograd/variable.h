@@ -16,6 +16,9 @@
 namespace headroom::autograd {
 
 class Gradients;
+class Variable;
+/// Told of a leaf when a backward pass has added its last part to the leaf's gradient.
+using LeafDone = std::function<void(const Variable& leaf)>;
 /// Adds the gradients of a node's inputs to their buffers. It captures Tensors, never Variables:
 /// there are no cycles, and what it captures is exactly what the forward pass keeps for it.
 using Backward = std::function<void(Gradients&)>;
@@ -51,10 +54,11 @@ class Variable {
   void clear_grad();
 
   /// Gradients of this one-element variable with respect to every leaf that led to it. Frees the
-  /// tape it walks.
-  void backward() const;
+  /// tape it walks. `leaf_done` is told of each of these leaves once, in the same order for the
+  /// same tape.
+  void backward(const LeafDone& leaf_done = {}) const;
   /// The same with an upstream gradient of this variable's shape and type.
-  void backward(const Tensor& upstream) const;
+  void backward(const Tensor& upstream, const LeafDone& leaf_done = {}) const;
 
   /// A view under another shape; gradients flow through.
   Variable reshape(const Shape& shape) const;
@@ -69,6 +73,7 @@ class Variable {
 
  private:
   struct Node;
+  class LeafUses;
   struct Converted {
     Tensor value;
     uint64_t version = 0;  // of the value it was made from

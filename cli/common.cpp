@@ -18,6 +18,9 @@
 namespace headroom::cli {
 namespace {
 
+int64_t worker = 0;  // of several, which this process is
+std::string speaker = "headroom: ";
+
 constexpr const char* kCommonGroup = "Options of every command";
 
 template <class Number>
@@ -147,7 +150,15 @@ void use_configured_threads(const Common& common, int64_t configured) {
   }
 }
 
+void speak_as_worker(int64_t rank) {
+  worker = rank;
+  speaker = fmt::format("headroom: worker {}: ", rank);
+}
+
 void print(std::string_view text) {
+  if (worker > 0) {
+    return;
+  }
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
     return;
@@ -170,7 +181,7 @@ bool log(std::string_view text) {
   return written || errno != EPIPE;
 }
 
-void complain(std::string_view text) { log(fmt::format("headroom: {}\n", text)); }
+void complain(std::string_view text) { log(fmt::format("{}{}\n", speaker, text)); }
 
 void note(const Common& common, std::string_view text) {
   if (!common.quiet) {

@@ -64,9 +64,11 @@ void print_json(const nlohmann::ordered_json& json);
 /// Writes to stderr at once and never throws. False when nobody reads it any more; any other
 /// failure of a log isn't worth ending for.
 bool log(std::string_view text);
-/// A line on stderr, "headroom: TEXT"; note() unless --quiet.
+/// A line on stderr, "headroom: TEXT"; note() unless --quiet. A worker beside the first one puts
+/// its number before the text, and print() is nothing there.
 void complain(std::string_view text);
 void note(const Common& common, std::string_view text);
+void speak_as_worker(int64_t rank);
 
 /// What a CONFIG, RUN or PRESET argument stands for.
 struct ConfigArgument {

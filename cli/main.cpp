@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/profile.h"
 #include "cli/usage.h"
+#include "cli/workers.h"
 #include "tensor/check.h"
 
 namespace headroom::cli {
@@ -109,6 +110,7 @@ int run_command(const Command& command, std::vector<std::string> arguments) {
   } catch (const CLI::ParseError& e) {
     throw InputError(fmt::format("{} ({} --help explains its usage)", e.what(), name));
   }
+  check_workers(command.name, common);
   use_threads(common);
   return common.profile.empty() ? action() : profiled(common.profile, name, common.quiet, action);
 }
@@ -133,19 +135,18 @@ int run(std::vector<std::string> arguments) {
 
 int guarded(std::vector<std::string> arguments) {
   try {
+    join_workers();
     return run(std::move(arguments));
   } catch (const ClosedPipe&) {
     return 0;
   } catch (const InputError& e) {
-    complain(e.what());
-    return 2;
+    return fail(2, e.what());
   } catch (const std::bad_alloc&) {
-    complain(
-        "out of memory: the system grants no more; a smaller model, batch or context needs less");
-    return 1;
+    return fail(1,
+                "out of memory: the system grants no more; a smaller model, batch or context needs "
+                "less");
   } catch (const std::exception& e) {
-    complain(e.what());
-    return 1;
+    return fail(1, e.what());
   }
 }
 
@@ -154,6 +155,7 @@ int guarded(std::vector<std::string> arguments) {
 
 int main(int count, char** words) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write: cli::ClosedPipe
+  std::signal(SIGXFSZ, SIG_IGN);  // so is a file larger than allowed
   const int status = headroom::cli::guarded({words + std::min(count, 1), words + count});
   // Some file systems report a failed write only here.
   if (std::fclose(stdout) != 0 && errno != EBADF && status == 0) {

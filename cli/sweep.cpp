@@ -9,6 +9,7 @@
 #include "experiments/results_file.h"
 #include "experiments/sweep.h"
 #include "experiments/table.h"
+#include "kernels/comm.h"
 
 namespace headroom::cli {
 namespace {
@@ -18,8 +19,12 @@ int run_sweep(const TrainingOptions& options, const Common& common) {
   experiments::SweepOutcome outcome;
   {
     TrainingProgress progress(common);
-    outcome = experiments::run_sweep(job.config, {.folder = job.folder, .resume = options.resume},
-                                     progress);
+    outcome = experiments::run_sweep(
+        job.config,
+        {.folder = job.folder, .resume = options.resume, .workers = &kernels::workers()}, progress);
+  }
+  if (kernels::workers().rank() > 0) {
+    return outcome.interrupted ? train::kInterrupted : 0;
   }
   if (outcome.interrupted) {
     return end_interrupted(fmt::format("{} of {} runs; what is done is in {}",
@@ -49,6 +54,7 @@ Action add_sweep(CLI::App& app, Common& common) {
              "'sweep.seeds=[1,2,3]'\n"
              "  headroom sweep configs/gqa-quick.yaml --set 'sweep.also=[mla,window,learned-sink]'"
              "\n\n"
+             "mpirun -n 2 headroom sweep ... gives every second run to each of two workers.\n"
              "Writes report.html, results.json and results.csv into DIR after every run. Ctrl-C "
              "finishes the step and saves (status 130).",
              true);

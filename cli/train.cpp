@@ -8,6 +8,7 @@
 #include "cli/training.h"
 #include "configs/count.h"
 #include "experiments/ceilings.h"
+#include "kernels/comm.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
 
@@ -47,7 +48,9 @@ int run_train(const TrainingOptions& options, const Common& common) {
   train::TrainResult result;
   {
     TrainingProgress printer(common);
-    result = train::train(job.config, {.folder = job.folder, .resume = options.resume}, printer);
+    result = train::train(
+        job.config,
+        {.folder = job.folder, .resume = options.resume, .workers = &kernels::workers()}, printer);
   }
   if (result.interrupted) {
     return end_interrupted(fmt::format("step {}, which is saved in {}", result.step,
@@ -67,6 +70,7 @@ Action add_train(CLI::App& app, Common& common) {
   set_footer(app,
              "  headroom train configs/shakespeare-char-cpu.yaml --out runs/first\n"
              "  headroom train configs/shakespeare-char-cpu.yaml --out runs/first --resume\n\n"
+             "mpirun -n 2 headroom train ... divides every step's sequences among two workers.\n"
              "Ctrl-C finishes the step and saves it (status 130); a second one ends at once.",
              true);
   return [options, &common] { return run_train(*options, common); };

@@ -57,9 +57,11 @@ std::string version_text() {
       "backends      cpu\n"
       "instructions  {}{}\n"
       "matmul        {}\n"
+      "workers       {}\n"
       "threads       {} of {} core{}\n",
       HEADROOM_VERSION, kernels::simd_name(),
       kernels::has_native_bf16() ? ", native bf16" : ", no native bf16", kernels::gemm_name(),
+      kernels::mpi_name().empty() ? "one: built without MPI" : kernels::mpi_name(),
       kernels::threads(), cores, cores == 1 ? "" : "s");
 }
 

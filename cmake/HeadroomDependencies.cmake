@@ -18,3 +18,7 @@ function(headroom_find_library target library header)
 endfunction()
 headroom_find_library(headroom::dnnl dnnl dnnl.hpp)
 headroom_find_library(headroom::pcre2 pcre2-8 pcre2.h)
+
+if(HEADROOM_WITH_MPI)
+  find_package(MPI REQUIRED COMPONENTS CXX)
+endif()

@@ -1,5 +1,6 @@
-# headroom_layer(NAME [DEPENDS layer...] [LIBRARIES target...] [PRIVATE_LIBRARIES target...])
-# makes the library of one folder: every .cpp under it, the project's warnings, and the layers it may include.
+# headroom_layer(NAME [DEPENDS layer...] [LIBRARIES target...] [PRIVATE_LIBRARIES target...] [EXCLUDE regex])
+# makes the library of one folder: every .cpp under it but those excluded, the project's warnings, and the layers it may
+# include.
 include(GNUInstallDirs)
 
 add_library(headroom_warnings INTERFACE)
@@ -13,9 +14,12 @@ if(HEADROOM_SANITIZE)
 endif()
 
 function(headroom_layer name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES;PRIVATE_LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "EXCLUDE" "DEPENDS;LIBRARIES;PRIVATE_LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  if(ARG_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX ${ARG_EXCLUDE})
+  endif()
   add_library(headroom_${name} STATIC ${sources})
   add_library(headroom::${name} ALIAS headroom_${name})
   if(NOT name STREQUAL "kernels")  # Highway compiles a kernel's file once per kind of processor

@@ -186,6 +186,7 @@ struct TrainConfig {
   int64_t seed = 1;                            // any; equal seeds give equal runs
   DeviceKind device = DeviceKind::cpu;         // every machine has one
   int64_t threads = 0;                         // all cores
+  bool shard_optimizer = false;                // small models' state fits on every worker
 
   bool operator==(const TrainConfig&) const = default;
 
@@ -219,6 +220,8 @@ struct TrainConfig {
     visit(Field{"seed", "of every random stream", 0, 9007199254740992.0}, self.seed);
     visit(Field{"device", "where to train"}, self.device);
     visit(Field{"threads", "0: one per core", 0, 1024}, self.threads);
+    visit(Field{"shard_optimizer", "each of several workers keeps a part of the optimizer's state"},
+          self.shard_optimizer);
   }
 };
 

@@ -98,7 +98,7 @@ void write_pooled_run(const PooledRun& pooled, const fs::path& folder) {
   fs::create_directories(folder, error);
   check(!error, "{}: can't be made: {}", folder.string(), error.message());
   for (const char* name : {train::kLastFile, train::kBestFile}) {
-    train::save_checkpoint(folder / name, *pooled.model, optimizer, state);
+    train::save_checkpoint(folder / name, *pooled.model, optimizer.state(), state);
   }
   pooled.original.tokenizer->save(folder / train::kTokenizerFile);
   write_file(folder / train::kConfigFile, configs::to_yaml(pooled.config));

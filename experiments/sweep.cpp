@@ -145,13 +145,11 @@ class SweepDriver {
     plan_.sweep.started = written_at(stored);
   }
 
+  /// Trains what is still to be trained, and reads and shows everything.
   SweepOutcome run() {
-    train::Observer nobody;
-    for (const Run& run : finished_) {
-      finish(run, nobody);
-    }
-    const auto count = static_cast<int64_t>(finished_.size() + open_.size());
-    auto index = static_cast<int64_t>(finished_.size());
+    read_finished();
+    auto index = std::ssize(finished_);
+    const int64_t count = index + std::ssize(open_);
     if (index > 0) {
       observer_.note(fmt::format("{} of {} runs are finished and kept", index, count));
     }
@@ -159,24 +157,35 @@ class SweepDriver {
       publish();
     }
     for (const Run& run : open_) {
-      if (observer_.stop_requested()) {
-        return outcome(true);
-      }
-      const Row& row = plan_.sweep.rows[run.row];
-      observer_.run_begins({++index, count, row.n_kv_head, run.seed, title_of(row)});
       later_flop_ -= flop(run);
-      RunObserver observer(
-          observer_,
-          {.earlier_seconds = read_log(run.folder, configs::tokens_per_step(run.config)).seconds,
-           .flop = flop(run),
-           .done = done_,
-           .later_flop = later_flop_});
-      if (!finish(run, observer)) {
+      if (!begin_and_finish(run, ++index, count)) {
         return outcome(true);
       }
       publish();
     }
     return outcome(false);
+  }
+
+  /// Of what is still to be trained, trains every size-th run from the rank-th on; false when it
+  /// was interrupted.
+  bool train_share(const kernels::Communicator& workers) {
+    std::vector<Run> share;
+    later_flop_ = 0;
+    for (int64_t i = workers.rank(); i < std::ssize(open_); i += workers.size()) {
+      share.push_back(open_[static_cast<size_t>(i)]);
+      later_flop_ += flop(share.back());
+    }
+    int64_t index = 0;
+    return std::ranges::all_of(share, [&](const Run& run) {
+      later_flop_ -= flop(run);
+      return begin_and_finish(run, ++index, std::ssize(share));
+    });
+  }
+
+  /// What was finished before, as the outcome of a sweep that was interrupted.
+  SweepOutcome interrupted() {
+    read_finished();
+    return outcome(true);
   }
 
  private:
@@ -203,6 +212,29 @@ class SweepDriver {
         (finished ? finished_ : open_).push_back(std::move(run));
       }
     }
+  }
+
+  void read_finished() {
+    train::Observer nobody;
+    for (const Run& run : finished_) {
+      finish(run, nobody);
+    }
+  }
+
+  /// Announces the index-th run of `count` and trains it; false when it was interrupted.
+  bool begin_and_finish(const Run& run, int64_t index, int64_t count) {
+    if (observer_.stop_requested()) {
+      return false;
+    }
+    const Row& row = plan_.sweep.rows[run.row];
+    observer_.run_begins({index, count, row.n_kv_head, run.seed, title_of(row)});
+    RunObserver observer(
+        observer_,
+        {.earlier_seconds = read_log(run.folder, configs::tokens_per_step(run.config)).seconds,
+         .flop = flop(run),
+         .done = done_,
+         .later_flop = later_flop_});
+    return finish(run, observer);
   }
 
   /// Brings a run to its end and reads it; false when it was interrupted.
@@ -263,11 +295,40 @@ class SweepDriver {
   double later_flop_ = 0;  // of the runs not yet begun
 };
 
+/// Every worker trains its share. Absent when all runs are trained, else what was done.
+std::optional<SweepOutcome> share_runs(const configs::Config& config, const SweepOptions& options,
+                                       SweepObserver& observer) {
+  kernels::Communicator& workers = *options.workers;
+  const bool first = workers.rank() == 0;
+  const SweepOptions resumed{.folder = options.folder, .resume = true, .workers = options.workers};
+  std::optional<SweepDriver> driver;
+  if (first) {
+    driver.emplace(config, options, observer);
+  }
+  kernels::meet(workers);  // the folder is there
+  if (!first) {
+    driver.emplace(config, resumed, observer);
+  }
+  kernels::meet(workers);  // all have seen the same runs in it
+  const bool stopped = !driver->train_share(workers);
+  if (kernels::sum_over(workers, stopped ? 1 : 0) > 0) {
+    return SweepDriver(config, resumed, observer).interrupted();
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 SweepOutcome run_sweep(const configs::Config& config, const SweepOptions& options,
                        SweepObserver& observer) {
-  return SweepDriver(config, options, observer).run();
+  if (options.workers->size() == 1) {
+    return SweepDriver(config, options, observer).run();
+  }
+  const std::optional<SweepOutcome> interrupted = share_runs(config, options, observer);
+  if (interrupted || options.workers->rank() > 0) {
+    return interrupted.value_or(SweepOutcome{});
+  }
+  return SweepDriver(config, {.folder = options.folder, .resume = true}, observer).run();
 }
 
 }  // namespace headroom::experiments

@@ -9,6 +9,7 @@
 #include "configs/config.h"
 #include "experiments/result.h"
 #include "experiments/summary.h"
+#include "kernels/comm.h"
 #include "train/observer.h"
 
 namespace headroom::experiments {
@@ -35,6 +36,8 @@ class SweepObserver : public train::Observer {
 struct SweepOptions {
   std::filesystem::path folder;  // made where absent; runs lie in it as kv4-seed1
   bool resume = false;           // go on with the sweep that the folder holds
+  /// Who shares the runs, each trained whole by one of them, in a folder that all can write to.
+  kernels::Communicator* workers = &kernels::alone();
 };
 
 struct SweepOutcome {

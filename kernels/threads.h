@@ -5,8 +5,8 @@
 
 namespace headroom::kernels {
 
-/// Cores this process may use: its affinity mask, and the CPU quota of its control group where that
-/// is less.
+/// Cores this process may use: its affinity mask, and where that is less its share, as one of
+/// several workers, of the machine's cores or of its control group's CPU quota.
 int available_cores();
 /// Sets the number of threads of the CPU kernels; 0 means available_cores(). More than that is
 /// capped. Returns the number in use.
@@ -19,5 +19,7 @@ bool has_native_bf16();
 /// with its version.
 std::string simd_name();
 std::string gemm_name();
+/// The MPI library with its version; empty in a build without one.
+std::string mpi_name();
 
 }  // namespace headroom::kernels

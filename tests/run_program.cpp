@@ -94,7 +94,8 @@ std::set<std::string> TemporaryFolder::names() const {
 
 Program::Program(const std::vector<std::string>& arguments, const RunOptions& options)
     : deadline_(now() + options.timeout_seconds) {
-  std::vector<std::string> words = {HEADROOM_PROGRAM};
+  std::vector<std::string> words = options.launcher;
+  words.emplace_back(HEADROOM_PROGRAM);
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables = environment_with(options.environment);
   const std::vector<char*> argv = pointers(words), envp = pointers(variables);
@@ -115,7 +116,7 @@ Program::Program(const std::vector<std::string>& arguments, const RunOptions& op
       ::signal(SIGXFSZ, SIG_IGN);
       limit(RLIMIT_FSIZE, options.file_bytes);
     }
-    ::execve(argv[0], argv.data(), envp.data());
+    ::execvpe(argv[0], argv.data(), envp.data());
     ::_exit(127);
   }
   ::setpgid(pid_, pid_);  // here as well, whoever comes first: send() needs the group

@@ -30,7 +30,8 @@ class TemporaryFolder {
 };
 
 struct RunOptions {
-  std::string input = {};  // what stdin holds
+  std::vector<std::string> launcher = {};  // a program on the PATH, and its words before headroom's
+  std::string input = {};                  // what stdin holds
   // Added to this process's own; OMP_WAIT_POLICY is passive unless it says otherwise.
   std::map<std::string, std::string> environment = {};
   std::filesystem::path directory = {};  // to run in; empty: here

@@ -2,11 +2,23 @@
 #include "train/batches.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "tensor/check.h"
 #include "tensor/rng.h"
 
 namespace headroom::train {
+
+Share share_of_step(int64_t batch_size, int64_t grad_accumulation, int64_t workers) {
+  const int64_t sequences = batch_size * grad_accumulation;
+  check_input(sequences % workers == 0,
+              "train.batch_size {} * train.grad_accumulation {} = {} sequences a step, which don't "
+              "divide among {} workers",
+              batch_size, grad_accumulation, sequences, workers);
+  const int64_t each = sequences / workers;
+  const int64_t size = std::gcd(batch_size, each);
+  return {size, each / size};
+}
 
 Batches::Batches(std::vector<int32_t> tokens, const BatchOptions& options)
     : tokens_(std::move(tokens)), options_(options) {

@@ -10,6 +10,14 @@
 
 namespace headroom::train {
 
+/// How the sequences of a step are divided: each of `workers` takes `micros` batches of `size`.
+struct Share {
+  int64_t size = 0, micros = 0;
+};
+/// batch_size * grad_accumulation sequences among workers, in batches of batch_size or less. Throws
+/// InputError when they don't divide.
+Share share_of_step(int64_t batch_size, int64_t grad_accumulation, int64_t workers);
+
 /// Sequences and, for each position, the token that follows it.
 struct Batch {
   Tensor tokens, targets;  // i32 (B, T)
@@ -45,6 +53,7 @@ class Batches {
   /// sequential; for random the tokens read over the tokens there are.
   int64_t pass(int64_t step) const;
 
+  int64_t batch_size() const { return options_.batch_size; }
   int64_t sequences_per_step() const { return options_.batch_size * options_.grad_accumulation; }
   int64_t tokens_per_step() const { return sequences_per_step() * options_.block_size; }
   /// Sequences that fit into one pass, and the tokens that a sequential pass leaves unread at its

@@ -74,16 +74,20 @@ Evaluation evaluate(const nn::GPT& model, const text::Tokens& tokens,
   const std::vector<Window> windows = windows_of(result.tokens, result.context, result.stride);
   result.windows = static_cast<int64_t>(windows.size());
   double sum = 0;
+  int64_t batch = 0;
   for (size_t begin = 0; begin < windows.size();) {
     size_t end = begin + 1;
     while (end < windows.size() && windows[end].length == windows[begin].length &&
            static_cast<int64_t>(end - begin) < options.batch_size) {
       ++end;
     }
-    sum += sum_of_losses(model, tokens.ids, std::span(windows).subspan(begin, end - begin),
-                         options.dtype);
+    if (batch++ % options.workers->size() == options.workers->rank()) {
+      sum += sum_of_losses(model, tokens.ids, std::span(windows).subspan(begin, end - begin),
+                           options.dtype);
+    }
     begin = end;
   }
+  sum = kernels::sum_over(*options.workers, sum);
   result.loss_nats = sum / static_cast<double>(result.tokens);
   result.perplexity = std::exp(result.loss_nats);
   result.bits_per_byte = sum / std::numbers::ln2 / static_cast<double>(result.bytes);

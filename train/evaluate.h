@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/comm.h"
 #include "nn/gpt.h"
 #include "text/corpus.h"
 
@@ -14,6 +15,8 @@ struct EvaluateOptions {
   int64_t stride = 0;   // tokens from one window's start to the next one's; 0: context
   int64_t batch_size = 16;
   DType dtype = DType::f32;  // of activations
+  /// Who shares the windows; all call evaluate() and get the whole result.
+  kernels::Communicator* workers = &kernels::alone();
 };
 
 struct Evaluation {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
+#include <tuple>
 
 #include "kernels/backend.h"
 #include "nn/checkpoint.h"
@@ -28,22 +30,37 @@ Rule rule_of(const configs::TrainConfig& train, const nn::Parameter& parameter) 
 bool decays(const nn::Parameter& parameter) { return parameter.value.shape().rank() == 2; }
 
 Optimizer::Optimizer(const configs::TrainConfig& train,
-                     const std::vector<nn::Parameter>& parameters, DType matrix_dtype)
-    : train_(train), matrix_dtype_(matrix_dtype) {
+                     const std::vector<nn::Parameter>& parameters, DType matrix_dtype,
+                     kernels::Communicator& workers)
+    : train_(train), matrix_dtype_(matrix_dtype), workers_(workers) {
+  int64_t numbers = 0;
   for (const nn::Parameter& p : parameters) {
-    const auto zeros = [&p] {
-      return Tensor::zeros(p.value.shape(), p.value.dtype(), p.value.device());
+    all_.push_back({p, rule_of(train, p), 0});
+    numbers += p.value.value().numel();
+  }
+  std::ranges::stable_sort(all_, {}, [](const Owned& each) {
+    const Shape& shape = each.parameter.value.shape();
+    const bool muon = each.rule == Rule::muon;
+    return std::tuple(muon, muon ? shape.dim(0) : 0, muon ? shape.dim(1) : 0);
+  });
+  int64_t before = 0;
+  for (Owned& each : all_) {
+    const Tensor& value = each.parameter.value.value();
+    const bool shards = train.shard_optimizer;
+    each.owner = shards ? before * workers.size() / numbers : workers.rank();
+    before += value.numel();
+    if (each.owner != workers.rank()) {
+      continue;
+    }
+    const auto zeros = [&value] {
+      return Tensor::zeros(value.shape(), value.dtype(), value.device());
     };
-    if (rule_of(train, p) == Rule::muon) {
-      muon_.push_back({p, zeros()});
+    if (each.rule == Rule::muon) {
+      muon_.push_back({each.parameter, zeros()});
     } else {
-      adam_.push_back({p, zeros(), zeros()});
+      adam_.push_back({each.parameter, zeros(), zeros()});
     }
   }
-  std::stable_sort(muon_.begin(), muon_.end(), [](const Muon& a, const Muon& b) {
-    const Shape &x = a.parameter.value.shape(), &y = b.parameter.value.shape();
-    return std::pair(x.dim(0), x.dim(1)) < std::pair(y.dim(0), y.dim(1));
-  });
 }
 
 void Optimizer::update(int64_t step, double factor, double grad_scale) {
@@ -57,6 +74,18 @@ void Optimizer::update(int64_t step, double factor, double grad_scale) {
       ++end;
     }
     muon(std::span(muon_).subspan(begin, end - begin), factor * train_.lr, grad_scale);
+  }
+  if (train_.shard_optimizer) {
+    share_weights();
+  }
+}
+
+void Optimizer::share_weights() {
+  for (Owned& each : all_) {
+    workers_.broadcast(each.parameter.value.value(), each.owner);
+    if (each.owner != workers_.rank()) {
+      each.parameter.value.changed();
+    }
   }
 }
 
@@ -145,43 +174,78 @@ Tensor orthogonal(const Tensor& x) {
 }
 
 void Optimizer::clear_gradients() {
-  for (Adam& each : adam_) {
-    each.parameter.value.clear_grad();
-  }
-  for (Muon& each : muon_) {
+  for (Owned& each : all_) {
     each.parameter.value.clear_grad();
   }
 }
 
 double Optimizer::gradient_norm() const {
   std::vector<Tensor> gradients;
-  const auto take = [&gradients](const nn::Parameter& p) {
+  for (const auto& [p, rule, owner] : all_) {
     check(p.value.grad().defined(), "[optimizer] {} has no gradient", p.name);
     gradients.push_back(p.value.grad());
-  };
-  for (const Adam& each : adam_) {
-    take(each.parameter);
-  }
-  for (const Muon& each : muon_) {
-    take(each.parameter);
   }
   return gradients.empty() ? 0.0
                            : std::sqrt(backend(gradients[0].device()).sum_of_squares(gradients));
 }
 
-std::vector<std::pair<std::string, Tensor>> Optimizer::state() const {
-  std::vector<std::pair<std::string, Tensor>> tensors;
-  const auto name = [](const char* kind, const nn::Parameter& p) {
-    return fmt::format("{}{}.{}", nn::kOptimizerPrefix, kind, p.name);
-  };
+namespace {
+std::string state_name(const char* kind, const nn::Parameter& p) {
+  return fmt::format("{}{}.{}", nn::kOptimizerPrefix, kind, p.name);
+}
+std::span<const char* const> kinds_of(Rule rule) {
+  static constexpr const char* kAdamW[] = {"m", "v"};
+  static constexpr const char* kMuon[] = {"momentum"};
+  return rule == Rule::muon ? std::span<const char* const>(kMuon) : kAdamW;
+}
+}  // namespace
+
+NamedTensors Optimizer::state() const {
+  NamedTensors tensors;
   for (const Adam& each : adam_) {
-    tensors.emplace_back(name("m", each.parameter), each.m);
-    tensors.emplace_back(name("v", each.parameter), each.v);
+    tensors.emplace_back(state_name("m", each.parameter), each.m);
+    tensors.emplace_back(state_name("v", each.parameter), each.v);
   }
   for (const Muon& each : muon_) {
-    tensors.emplace_back(name("momentum", each.parameter), each.momentum);
+    tensors.emplace_back(state_name("momentum", each.parameter), each.momentum);
   }
   return tensors;
+}
+
+NamedTensors Optimizer::whole_state() const {
+  NamedTensors own = state();
+  if (!train_.shard_optimizer) {
+    return own;
+  }
+  NamedTensors whole;
+  auto next = own.begin();
+  for (const auto& [p, rule, owner] : all_) {
+    for (const char* kind : kinds_of(rule)) {
+      const Tensor& value = p.value.value();
+      const Tensor tensor = owner == workers_.rank()
+                                ? (next++)->second
+                                : Tensor::empty(value.shape(), value.dtype(), value.device());
+      workers_.broadcast(tensor, owner);
+      whole.emplace_back(state_name(kind, p), tensor);
+    }
+  }
+  return whole;
+}
+
+int64_t Optimizer::whole_tensors() const {
+  int64_t count = 0;
+  for (const Owned& each : all_) {
+    count += std::ssize(kinds_of(each.rule));
+  }
+  return count;
+}
+
+int64_t Optimizer::whole_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [p, rule, owner] : all_) {
+    bytes += std::ssize(kinds_of(rule)) * static_cast<int64_t>(p.value.value().nbytes());
+  }
+  return bytes;
 }
 
 }  // namespace headroom::train

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "kernels/comm.h"
 #include "nn/module.h"
 
 namespace headroom::train {
@@ -17,6 +18,9 @@ enum class Rule : uint8_t { adamw, muon };
 Rule rule_of(const configs::TrainConfig& train, const nn::Parameter& parameter);
 bool decays(const nn::Parameter& parameter);
 
+/// Tensors of a checkpoint by name.
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
 /// The optimizer of a list of parameters, which it keeps handles to.
 ///
 /// AdamW: Loshchilov and Hutter, arXiv 1711.05101; state optimizer.m.NAME and optimizer.v.NAME.
@@ -24,12 +28,16 @@ bool decays(const nn::Parameter& parameter);
 /// momentum, its direction orthogonalised by five Newton-Schulz steps, scaled by
 /// sqrt(max(1, rows / columns)); state optimizer.momentum.NAME. It takes the matrices of
 /// model.layers, with rate train.lr; AdamW takes the others with train.adamw_lr.
+///
+/// With train.shard_optimizer each of several workers keeps the state of a part of the parameters,
+/// updates these and sends them to the others (ZeRO stage 1: Rajbhandari et al. 2020, arXiv
+/// 1910.02054, section 5.1).
 class Optimizer {
  public:
   /// Newton-Schulz steps are computed in `matrix_dtype`: bf16 for a model in f32 that trains in
   /// bf16, else the parameters' own type.
   Optimizer(const configs::TrainConfig& train, const std::vector<nn::Parameter>& parameters,
-            DType matrix_dtype);
+            DType matrix_dtype, kernels::Communicator& workers = kernels::alone());
 
   /// Update `step` (from 1) from the gradients the parameters hold, each multiplied by
   /// `grad_scale`, at `factor` times the peak rates. The gradients stay; clear_gradients() drops
@@ -40,10 +48,21 @@ class Optimizer {
   /// sqrt of the sum of squares of all gradients.
   double gradient_norm() const;
 
-  /// The state, by name; the tensors share the optimizer's memory, so writing to them loads it.
-  std::vector<std::pair<std::string, Tensor>> state() const;
+  /// The state that this worker keeps, by name; the tensors share the optimizer's memory, so
+  /// writing to them loads it.
+  NamedTensors state() const;
+  /// The state of all workers, which all call this; copies where it is another's.
+  NamedTensors whole_state() const;
+  /// Tensors of the whole state, and their bytes.
+  int64_t whole_tensors() const;
+  int64_t whole_bytes() const;
 
  private:
+  struct Owned {
+    nn::Parameter parameter;
+    Rule rule = Rule::adamw;
+    int64_t owner = 0;  // the worker that updates it
+  };
   struct Adam {
     nn::Parameter parameter;
     Tensor m, v;
@@ -56,10 +75,14 @@ class Optimizer {
   /// One update of matrices of one shape, which go through the iteration together.
   void muon(std::span<Muon> matrices, double rate, double grad_scale) const;
 
+  void share_weights();
+
   const configs::TrainConfig train_;
   const DType matrix_dtype_;
-  std::vector<Adam> adam_;
-  std::vector<Muon> muon_;  // matrices of one shape side by side
+  kernels::Communicator& workers_;
+  std::vector<Owned> all_;  // those of AdamW, then Muon's: matrices of one shape side by side
+  std::vector<Adam> adam_;  // of these, what this worker updates
+  std::vector<Muon> muon_;
 };
 
 /// The orthogonal directions of a stack of matrices x (n, rows, columns): for each five

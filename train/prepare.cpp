@@ -50,7 +50,8 @@ std::optional<RunState> starting_state(const configs::Config& config, const Trai
                   folder.string(), stands));
 }
 
-void load_data(const configs::Config& config, Prepared& run, RunStart& start, Observer& observer) {
+void load_data(const configs::Config& config, kernels::Communicator& workers, Prepared& run,
+               RunStart& start, Observer& observer) {
   check_input(!config.data.corpus.empty(), "data.corpus must name the text file to train on");
   const text::Corpus corpus = text::load_corpus(config.data.corpus, config.data.val_fraction);
   std::vector<std::string> notes = corpus.notes;
@@ -63,10 +64,14 @@ void load_data(const configs::Config& config, Prepared& run, RunStart& start, Ob
   text::TokenizedCorpus tokens =
       text::tokenize_splits(corpus, *run.tokenizer, config.model.block_size);
   run.validation = std::move(tokens.val);
+  const Share share =
+      share_of_step(config.train.batch_size, config.train.grad_accumulation, workers.size());
+  run.micros = share.micros;
+  run.first_micro = workers.rank() * share.micros;
   run.batches = std::make_unique<Batches>(
       std::move(tokens.train.ids), BatchOptions{.block_size = config.model.block_size,
-                                                .batch_size = config.train.batch_size,
-                                                .grad_accumulation = config.train.grad_accumulation,
+                                                .batch_size = share.size,
+                                                .grad_accumulation = share.micros * workers.size(),
                                                 .order = config.data.order,
                                                 .seed = static_cast<uint64_t>(config.train.seed)});
   if (config.data.order == configs::Order::sequential && run.batches->leftover() > 0) {
@@ -83,14 +88,15 @@ void load_data(const configs::Config& config, Prepared& run, RunStart& start, Ob
   start.corpus = corpus.name;
 }
 
-void make_model(const configs::Config& config, Prepared& run, RunStart& start, Observer& observer) {
+void make_model(const configs::Config& config, kernels::Communicator& workers, Prepared& run,
+                RunStart& start, Observer& observer) {
   start.vocab_size = model_vocabulary(config.model, *run.tokenizer);
   configs::require_training_memory(config, start.vocab_size,
                                    static_cast<int64_t>(size_of(run.precision.dtype)));
   const nn::Scope scope{.seed = static_cast<uint64_t>(config.train.seed), .draw = !run.resumed};
   run.model = std::make_unique<nn::GPT>(config.model, start.vocab_size, scope);
-  run.optimizer =
-      std::make_unique<Optimizer>(config.train, run.model->parameters(), run.precision.dtype);
+  run.optimizer = std::make_unique<Optimizer>(config.train, run.model->parameters(),
+                                              run.precision.dtype, workers);
   if (run.resumed) {
     std::vector<std::string> notes;
     load_checkpoint(run.folder, *run.model, *run.optimizer, notes);
@@ -121,11 +127,28 @@ void write_settings(const configs::Config& config, const Prepared& run, int64_t 
   }
 }
 
+/// Workers that train together read the same settings; what else could differ shows in the weights.
+void require_same_config(const configs::Config& config, kernels::Communicator& workers) {
+  const std::string own = settled_config(config);
+  Tensor size = Tensor::from(std::vector<int32_t>{static_cast<int32_t>(own.size())}, {1});
+  workers.broadcast(size, 0);
+  std::vector<int8_t> bytes(own.begin(), own.end());
+  bytes.resize(static_cast<size_t>(size.data<int32_t>()[0]));
+  Tensor text = Tensor::from(bytes, {std::ssize(bytes)});
+  workers.broadcast(text, 0);
+  const std::string first(reinterpret_cast<const char*>(text.data<int8_t>()), bytes.size());
+  check_input(
+      first == own, "this worker's config differs: {}",
+      first_difference(first, "worker 0", config, fmt::format("worker {}", workers.rank()), true));
+}
+
 }  // namespace
 
 Prepared prepare(const configs::Config& config, const TrainOptions& options, Observer& observer) {
+  kernels::Communicator& workers = *options.workers;
   Prepared run;
   run.folder = options.folder;
+  require_same_config(config, workers);
   const std::optional<RunState> state = starting_state(config, options, observer);
   run.resumed = state.has_value();
   run.state = state.value_or(RunState{});
@@ -138,13 +161,17 @@ Prepared prepare(const configs::Config& config, const TrainOptions& options, Obs
     kernels::set_threads(static_cast<int>(config.train.threads));
   }
   start.threads = kernels::threads();
-  load_data(config, run, start, observer);
-  make_model(config, run, start, observer);
+  load_data(config, workers, run, start, observer);
+  make_model(config, workers, run, start, observer);
 
   start.checkpoint_bytes = checkpoint_bytes(*run.model, *run.optimizer);
-  write_settings(config, run, start.checkpoint_bytes);
-  if (run.resumed) {
-    repair_best(run.folder, *run.model, *run.optimizer, run.state);
+  kernels::meet(workers);  // nobody finds in the folder what another one has begun
+  const NamedTensors optimizer = run.optimizer->whole_state();
+  if (workers.rank() == 0) {
+    write_settings(config, run, start.checkpoint_bytes);
+    if (run.resumed) {
+      repair_best(run.folder, *run.model, optimizer, run.state);
+    }
   }
   start.first_step = run.state.step + 1;
   start.parameters = run.parameters;

@@ -18,7 +18,9 @@ struct Prepared {
   bool resumed = false;
   PrecisionChoice precision;
   std::unique_ptr<text::Tokenizer> tokenizer;
+  /// Those of all workers; this one reads `micros` of each step from first_micro on.
   std::unique_ptr<Batches> batches;
+  int64_t first_micro = 0, micros = 1;
   text::Tokens validation;
   std::unique_ptr<nn::GPT> model;
   std::unique_ptr<Optimizer> optimizer;

@@ -84,7 +84,7 @@ bool holds_run(const fs::path& folder) {
   return false;
 }
 
-void save_checkpoint(const fs::path& path, const nn::GPT& model, const Optimizer& optimizer,
+void save_checkpoint(const fs::path& path, const nn::GPT& model, const NamedTensors& optimizer,
                      const RunState& state) {
   const std::string bad = nn::first_non_finite(model);
   if (!bad.empty()) {
@@ -92,18 +92,16 @@ void save_checkpoint(const fs::path& path, const nn::GPT& model, const Optimizer
         "[train] {} holds a NaN or an infinity after step {}: nothing is saved", bad, state.step));
   }
   auto tensors = nn::parameter_tensors(model);
-  std::ranges::move(optimizer.state(), std::back_inserter(tensors));
+  std::ranges::copy(optimizer, std::back_inserter(tensors));
   write_safetensors(path, tensors, to_metadata(state));
 }
 
 int64_t checkpoint_bytes(const nn::GPT& model, const Optimizer& optimizer) {
-  size_t bytes = 0;
-  for (const auto& tensors : {nn::parameter_tensors(model), optimizer.state()}) {
-    for (const auto& [name, tensor] : tensors) {
-      bytes += tensor.nbytes();
-    }
+  int64_t bytes = optimizer.whole_bytes();
+  for (const auto& [name, tensor] : nn::parameter_tensors(model)) {
+    bytes += static_cast<int64_t>(tensor.nbytes());
   }
-  return static_cast<int64_t>(bytes);
+  return bytes;
 }
 
 void require_disk(const fs::path& folder, int64_t bytes, uint64_t available) {
@@ -170,9 +168,9 @@ void load_checkpoint(const fs::path& folder, nn::GPT& model, Optimizer& optimize
                 to_string(tensor.shape()));
     tensor.copy_from(value);
   }
-  check_input(static_cast<size_t>(stored) == state.size(),
+  check_input(stored == optimizer.whole_tensors(),
               "{}: holds {} tensors of an optimizer, this one has {}", file.path().string(), stored,
-              state.size());
+              optimizer.whole_tensors());
 }
 
 std::unique_ptr<text::Tokenizer> load_run_tokenizer(const fs::path& folder,
@@ -186,7 +184,7 @@ std::unique_ptr<text::Tokenizer> load_run_tokenizer(const fs::path& folder,
   return tokenizer;
 }
 
-void repair_best(const fs::path& folder, const nn::GPT& model, const Optimizer& optimizer,
+void repair_best(const fs::path& folder, const nn::GPT& model, const NamedTensors& optimizer,
                  const RunState& state) {
   if (best_of(folder, state) == Best::behind) {
     save_checkpoint(folder / kBestFile, model, optimizer, state);

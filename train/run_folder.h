@@ -29,7 +29,7 @@ bool holds_run(const std::filesystem::path& folder);
 /// Weights, optimizer and state, in one file replaced whole. Throws NotFinite (train/step.h) and
 /// leaves the file as it was when a weight is no number.
 void save_checkpoint(const std::filesystem::path& path, const nn::GPT& model,
-                     const Optimizer& optimizer, const RunState& state);
+                     const NamedTensors& optimizer, const RunState& state);
 /// Bytes of tensors in one checkpoint.
 int64_t checkpoint_bytes(const nn::GPT& model, const Optimizer& optimizer);
 
@@ -42,8 +42,8 @@ void require_disk(const std::filesystem::path& folder, int64_t bytes, uint64_t a
 /// another run or step, and naming the first key when `config` is not the run's.
 std::optional<RunState> read_resume_state(const std::filesystem::path& folder,
                                           const configs::Config& config);
-/// Weights and optimizer of last.safetensors. Throws InputError for a file without optimizer and
-/// for weights that are not finite, naming the tensor.
+/// Weights of last.safetensors, and of its optimizer what this worker keeps. Throws InputError for
+/// a file without optimizer and for weights that are not finite, naming the tensor.
 void load_checkpoint(const std::filesystem::path& folder, nn::GPT& model, Optimizer& optimizer,
                      std::vector<std::string>& notes);
 /// The folder's tokenizer. Throws InputError when it is not the one of `state`.
@@ -51,7 +51,7 @@ std::unique_ptr<text::Tokenizer> load_run_tokenizer(const std::filesystem::path&
                                                     const std::optional<RunState>& state);
 /// Brings best.safetensors up to what last.safetensors says, where a kill came between the two.
 void repair_best(const std::filesystem::path& folder, const nn::GPT& model,
-                 const Optimizer& optimizer, const RunState& state);
+                 const NamedTensors& optimizer, const RunState& state);
 
 /// Rows of the model's embedding: model.vocab_size where given, else the tokenizer's. Throws
 /// InputError when the tokenizer has more tokens.

@@ -18,9 +18,11 @@ StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<cons
   };
   const Phase step("training step");
   StepResult result;
-  const auto count = static_cast<double>(batches.size());
+  GradientSync* sync = options.sync;
+  const int64_t workers = sync != nullptr ? sync->workers().size() : 1;
+  const auto count = static_cast<double>(std::ssize(batches) * workers);
   optimizer.clear_gradients();
-  nn::DropoutStream dropout{options.seed, options.step, 0};
+  nn::DropoutStream dropout{options.seed, options.step, options.first_sequence};
   for (const Batch& batch : batches) {
     const nn::Pass pass{.dtype = options.dtype,
                         .cache = nullptr,
@@ -36,9 +38,18 @@ StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<cons
     require_finite(result.loss, "loss");
     {
       const Phase backward("backward");
-      loss.backward();
+      const bool last = &batch == &batches.back();
+      loss.backward(sync != nullptr && last
+                        ? [sync](const nn::Variable& leaf) { sync->ready(leaf); }
+                        : autograd::LeafDone());
     }
     dropout.first_sequence += batch.tokens.dim(0);
+  }
+  if (sync != nullptr) {
+    const Phase wait("workers");
+    sync->finish();
+    result.loss = kernels::sum_over(sync->workers(), result.loss);
+    require_finite(result.loss, "loss");
   }
   // The gradients are sums over the batches; their mean is never formed, its factor travels along.
   {

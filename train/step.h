@@ -5,6 +5,7 @@
 
 #include "nn/gpt.h"
 #include "train/batches.h"
+#include "train/gradient_sync.h"
 #include "train/optimizer.h"
 
 namespace headroom::train {
@@ -15,6 +16,10 @@ struct StepOptions {
   double clip_norm = 0;      // largest global gradient norm; 0: no clipping
   DType dtype = DType::f32;  // of activations
   uint64_t seed = 0;         // of dropout
+  /// Of several workers: how they add, and which of the step's sequences is the first of this one's
+  /// batches. Each has equally many.
+  GradientSync* sync = nullptr;
+  int64_t first_sequence = 0;
 };
 
 struct StepResult {
@@ -30,8 +35,9 @@ class NotFinite : public Error {
 };
 
 /// One update from equally large batches, whose gradients are averaged: several batches give what
-/// one of all their sequences would. The gradients are scaled by min(1, clip_norm / (norm + 1e-6)),
-/// PyTorch's rule. Throws NotFinite, which names the step, and leaves the weights as they were.
+/// one of all their sequences would, whichever workers they are on. The gradients are scaled by
+/// min(1, clip_norm / (norm + 1e-6)), PyTorch's rule. Throws NotFinite, which names the step, and
+/// leaves the weights as they were.
 StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<const Batch> batches,
                       const StepOptions& options);
 

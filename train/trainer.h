@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "configs/config.h"
+#include "kernels/comm.h"
 #include "train/observer.h"
 
 namespace headroom::train {
@@ -11,6 +12,9 @@ namespace headroom::train {
 struct TrainOptions {
   std::filesystem::path folder;  // of the run; made where absent
   bool resume = false;           // go on from last.safetensors, or begin where nothing is saved
+  /// Who trains it together, each calling train() with the same config on a folder that all can
+  /// read. They share the sequences of a step; the first one alone writes.
+  kernels::Communicator* workers = &kernels::alone();
 };
 
 struct TrainResult {
@@ -26,10 +30,10 @@ struct TrainResult {
 };
 
 /// Trains `config` into a run folder. The same config, seed, threads and kind of processor give the
-/// same bytes, whether in one go or resumed. Throws InputError before the first step for a folder
-/// that holds a run (unless `resume` continues it), for data, memory or disk that don't suffice;
-/// Error for a loss that is not finite (NotFinite) and for a save that fails: what was saved before
-/// stays.
+/// same bytes, whether in one go or resumed; another number of workers adds in another order.
+/// Throws InputError before the first step for a folder that holds a run (unless `resume` continues
+/// it), for data, memory or disk that don't suffice; Error for a loss that is not finite
+/// (NotFinite) and for a save that fails: what was saved before stays.
 TrainResult train(const configs::Config& config, const TrainOptions& options, Observer& observer);
 
 }  // namespace headroom::train

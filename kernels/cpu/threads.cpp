@@ -4,6 +4,7 @@
 #include <hwy/targets.h>
 #include <omp.h>
 #include <sched.h>
+#include <unistd.h>
 #include <dnnl.hpp>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "kernels/comm.h"
 #include "tensor/check.h"
 
 namespace headroom::kernels {
@@ -33,9 +35,11 @@ int quota_cores() {
 int available_cores() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  const int affinity =
-      sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : omp_get_num_procs();
-  return std::max(1, std::min(affinity, quota_cores()));
+  const int online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  const int affinity = sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : online;
+  // Workers that a launcher has not bound to cores of their own divide the machine's.
+  const int share = std::min(online, quota_cores()) / static_cast<int>(workers().local_size());
+  return std::max(1, std::min(affinity, share));
 }
 
 int set_threads(int asked) {

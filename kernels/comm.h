@@ -1,0 +1,48 @@
+// Several processes ("workers") that compute one thing together: sums over all of them, and copies
+// from one to the others.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/tensor.h"
+
+namespace headroom::kernels {
+
+/// Every worker calls the same operations in the same order with tensors of the same shape and
+/// type: f32 or f64, broadcast() of any type.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int64_t rank() const = 0;  // of this worker, from 0
+  virtual int64_t size() const = 0;  // workers in all
+  /// Workers on this machine, which divide its cores.
+  virtual int64_t local_size() const = 0;
+
+  /// Begins x = the sum of every worker's x; all get the same bits. x is not to be touched before
+  /// finish().
+  virtual void begin_sum(const Tensor& x) = 0;
+  /// Lets what was begun go on, without waiting for it.
+  virtual void progress() = 0;
+  /// Waits for all that was begun, for as long as it takes; soon without using the processor.
+  virtual void finish() = 0;
+
+  /// x = worker `from`'s x. Waits as finish() does.
+  virtual void broadcast(const Tensor& x, int64_t from) = 0;
+
+  /// Ends all workers at once with this exit status.
+  [[noreturn]] virtual void abort(int status) = 0;
+};
+
+/// A single worker: what it sums and copies is its own already.
+Communicator& alone();
+/// Those that this process was started with: MPI's ranks, by mpirun or a scheduler that speaks PMI;
+/// otherwise alone(). Throws InputError when there are several and this build has no MPI.
+Communicator& workers();
+
+/// The sum of every worker's value.
+double sum_over(Communicator& workers, double value);
+/// Waits until every worker has come here.
+void meet(Communicator& workers);
+
+}  // namespace headroom::kernels

@@ -1,0 +1,77 @@
+// Buckets of gradients, summed as they fill.
+#include "train/gradient_sync.h"
+
+#include <ranges>
+
+#include "kernels/backend.h"
+#include "tensor/check.h"
+
+namespace headroom::train {
+
+GradientSync::GradientSync(kernels::Communicator& workers,
+                           const std::vector<nn::Parameter>& parameters, int64_t bucket_bytes)
+    : workers_(workers) {
+  for (const nn::Parameter& p : std::views::reverse(parameters)) {
+    const Tensor& value = p.value.value();
+    const bool fits =
+        !buckets_.empty() && buckets_.back().parts.front().parameter.dtype() == value.dtype() &&
+        (buckets_.back().size + value.numel()) * static_cast<int64_t>(size_of(value.dtype())) <=
+            bucket_bytes;
+    if (!fits) {
+      buckets_.emplace_back();
+    }
+    Bucket& bucket = buckets_.back();
+    places_[value.raw()] = {buckets_.size() - 1, bucket.parts.size()};
+    bucket.parts.push_back({p.value, bucket.size});
+    bucket.size += value.numel();
+    bucket.missing = std::ssize(bucket.parts);
+  }
+}
+
+Tensor GradientSync::slot(const Bucket& bucket, const Part& part) {
+  const Shape& shape = part.parameter.shape();
+  return bucket.numbers.rows(part.first, part.first + shape.numel()).reshape(shape);
+}
+
+void GradientSync::ready(const nn::Variable& parameter) {
+  const auto place = places_.find(parameter.value().raw());
+  check(place != places_.end(), "[train] a gradient of a tensor {} that is no parameter",
+        parameter.shape());
+  Bucket& bucket = buckets_[place->second.first];
+  const Part& part = bucket.parts[place->second.second];
+  if (!bucket.numbers.defined()) {
+    bucket.numbers = Tensor::empty({bucket.size}, parameter.dtype(), parameter.device());
+  }
+  slot(bucket, part).copy_from(parameter.grad());
+  if (--bucket.missing == 0) {
+    workers_.begin_sum(bucket.numbers);
+  } else {
+    workers_.progress();
+  }
+}
+
+void GradientSync::finish() {
+  workers_.finish();
+  for (Bucket& bucket : buckets_) {
+    check(bucket.missing == 0, "[train] {} gradients of a bucket never came", bucket.missing);
+    for (const Part& part : bucket.parts) {
+      Tensor(part.parameter.grad()).copy_from(slot(bucket, part));
+    }
+    bucket.numbers = Tensor();
+    bucket.missing = std::ssize(bucket.parts);
+  }
+}
+
+void require_same_weights(kernels::Communicator& workers,
+                          const std::vector<nn::Parameter>& parameters, int64_t step) {
+  for (const nn::Parameter& p : parameters) {
+    Tensor first = p.value.value().clone();
+    workers.broadcast(first, 0);
+    const bool same =
+        std::memcmp(first.raw(), p.value.value().raw(), p.value.value().nbytes()) == 0;
+    check(same, "[train] {} of worker {} is not that of worker 0 after step {}", p.name,
+          workers.rank(), step);
+  }
+}
+
+}  // namespace headroom::train
