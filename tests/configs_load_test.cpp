@@ -305,7 +305,8 @@ Config unusual() {
       "clip_norm: 0.5,\n"
       "        schedule: cosine, warmup_steps: 9, decay_fraction: 0.25, final_lr: 0.1, eval_every: "
       "11,\n"
-      "        save_every: 12, precision: bf16, seed: 9007199254740991, threads: 2}\n"
+      "        save_every: 12, precision: bf16, seed: 9007199254740991, threads: 2,\n"
+      "        shard_optimizer: true}\n"
       "sweep: {n_kv_head: [6, 2], seeds: [0, 9], fair: same-params}\n");
 }
 
