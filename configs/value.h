@@ -48,6 +48,7 @@ requires std::is_enum_v<E> std::string to_text(E value) { return std::string(nam
 template <class E>
 requires std::is_enum_v<E> std::string to_text(const std::vector<E>& value) {
   std::vector<std::string> names;
+  names.reserve(value.size());
   for (const E each : value) {
     names.push_back(to_text(each));
   }

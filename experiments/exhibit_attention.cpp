@@ -28,8 +28,8 @@ struct Pair {
 template <class F>
 double median_ms(int runs, const F& f) {
   f();  // warms up
-  std::vector<double> ms;
-  for (int run = 0; run < runs; ++run) ms.push_back(milliseconds(f));
+  std::vector<double> ms(static_cast<size_t>(runs));
+  std::ranges::generate(ms, [&f] { return milliseconds(f); });
   return median(ms);
 }
 

@@ -92,8 +92,8 @@ Estimate estimate_naive(const nn::GPT& model, const Study& study) {
 }  // namespace
 
 Exhibit latency_exhibit(const Study& study) {
-  std::vector<int64_t> contexts;
-  for (const PublishedStep& step : kPublishedSteps) contexts.push_back(step.context);
+  std::vector<int64_t> contexts(kPublishedSteps.size());
+  std::ranges::transform(kPublishedSteps, contexts.begin(), &PublishedStep::context);
   const nn::GPT model = make_model(study, contexts.back() + 1);
   const Latency latency = bench_latency(model, contexts, DType::f32, study.progress);
   Exhibit exhibit;

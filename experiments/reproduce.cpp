@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 namespace {
 
 void check_ids(const std::vector<std::string>& only, const std::vector<ExhibitKind>& kinds) {
-  std::vector<std::string> ids;
-  for (const ExhibitKind& kind : kinds) ids.emplace_back(kind.id);
+  std::vector<std::string> ids(kinds.size());
+  std::ranges::transform(kinds, ids.begin(), &ExhibitKind::id);
   for (const std::string& id : only) {
     check_input(std::ranges::find(ids, id) != ids.end(),
                 "--only is {}, which is no exhibit: there are {}", id, fmt::join(ids, ", "));

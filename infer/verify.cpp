@@ -258,8 +258,12 @@ double storage_tolerance(configs::KVTypes types) {
 }
 
 CacheUnderTest cache_under_test(const CacheSpec& spec) {
-  return {to_string(spec), spec.mask, block_cache_maker(spec),
-          spec.lossless(DType::f32) ? 0 : storage_tolerance(spec.types(DType::f32))};
+  CacheUnderTest cache;
+  cache.name = to_string(spec);
+  cache.mask = spec.mask;
+  cache.tolerance = spec.lossless(DType::f32) ? 0 : storage_tolerance(spec.types(DType::f32));
+  cache.make = block_cache_maker(spec);
+  return cache;
 }
 
 MakeCache block_cache_maker(const CacheSpec& spec) {
