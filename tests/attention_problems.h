@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/attention.h"
 #include "tests/kernel_operands.h"
+#include "tests/test_device.h"
 
 namespace headroom::testing {
 
@@ -38,6 +38,25 @@ inline AttentionInputs as(DType type, const AttentionInputs& in) {
   to.kv.v = as(type, in.kv.v);
   to.sink_logits = as(compute_type(type), in.sink_logits);
   return to;
+}
+
+/// The same problem on the tested device.
+inline AttentionInputs there(const AttentionInputs& in) {
+  AttentionInputs to = in;
+  for (Tensor* x :
+       {&to.q, &to.q_sink, &to.kv.k, &to.kv.v, &to.kv.slots, &to.kv.starts, &to.kv.lengths,
+        &to.kv.counts, &to.kv.k_code.scales, &to.kv.v_code.scales, &to.sink_logits}) {
+    *x = there(*x);
+  }
+  return to;
+}
+
+/// Whether the tested device has time for a problem.
+inline bool is_for_test_device(const Problem& p) {
+  constexpr int64_t kMostScores = 40000;
+  int64_t scores = 0;
+  for (size_t b = 0; b < p.lengths.size(); ++b) scores += p.heads * p.counts[b] * p.lengths[b];
+  return !test_device_is_slow() || scores <= kMostScores;
 }
 
 /// The block table of a problem, and how many slots it needs.
@@ -102,9 +121,10 @@ inline Forward forward(const AttentionInputs& in) {
   const auto nan = [](const Shape& s) {
     return std::vector<double>(static_cast<size_t>(s.numel()), std::nan(""));
   };
-  Forward f{as(type, nan(shape), shape), as(compute_type(type), nan(rows), rows)};
-  kernels::cpu::attention(in, f.out, f.lse);
-  return f;
+  Tensor out = there(as(type, nan(shape), shape));
+  Tensor lse = there(as(compute_type(type), nan(rows), rows));
+  test_backend().attention(there(in), out, lse);
+  return {here(out), here(lse)};
 }
 
 struct Gradients {
@@ -116,12 +136,12 @@ inline Gradients backward(const AttentionInputs& in, const Tensor& dout, double 
   const Forward f = forward(in);
   const auto like = [&](const Tensor& x) {
     const std::vector<double> values(static_cast<size_t>(x.numel()), fill);
-    return x.defined() ? as(x.dtype(), values, x.shape()) : x;
+    return x.defined() ? there(as(x.dtype(), values, x.shape())) : x;
   };
-  Gradients g{like(in.q), like(in.kv.k), like(in.kv.v), like(in.sink_logits)};
-  kernels::cpu::attention_backward(in, f.out, f.lse, dout, {g.dq, add}, {g.dk, add}, {g.dv, add},
-                                   {g.dsink, add});
-  return g;
+  const Gradients g{like(in.q), like(in.kv.k), like(in.kv.v), like(in.sink_logits)};
+  test_backend().attention_backward(there(in), there(f.out), there(f.lse), there(dout), {g.dq, add},
+                                    {g.dk, add}, {g.dv, add}, {g.dsink, add});
+  return {here(g.dq), here(g.dk), here(g.dv), here(g.dsink)};
 }
 
 }  // namespace headroom::testing

@@ -1,4 +1,4 @@
-// The attention kernels of the CPU against PyTorch's values and against finite differences.
+// The attention kernels against PyTorch's values and against finite differences.
 #include <gtest/gtest.h>
 
 #include "tests/attention_problems.h"

@@ -1,4 +1,4 @@
-// The attention kernels of the CPU against the definition, over many shapes and block tables, and
+// The attention kernels against the definition, over many shapes and block tables, and
 // what must not change a result.
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -138,6 +138,7 @@ class Attention : public ::testing::TestWithParam<std::tuple<Problem, Precision>
 };
 
 TEST_P(Attention, EqualsItsDefinition) {
+  if (!testing::is_for_test_device(problem())) GTEST_SKIP() << "too large";
   std::mt19937 random(1);
   const AttentionInputs in = make_inputs(problem(), precision().type, random);
   const testing::AttentionResult expected =
@@ -150,6 +151,7 @@ TEST_P(Attention, EqualsItsDefinition) {
 
 TEST_P(Attention, HasTheGradientsOfItsDefinition) {
   if (problem().q_sink) GTEST_SKIP() << "inference only";
+  if (!testing::is_for_test_device(problem())) GTEST_SKIP() << "too large";
   std::mt19937 random(2);
   const DType type = precision().type;
   const AttentionInputs in = make_inputs(problem(), type, random);
@@ -179,6 +181,7 @@ TEST_P(Attention, HasTheGradientsOfItsDefinition) {
 }
 
 TEST_P(Attention, DoesNotDependOnTheNumberOfThreads) {
+  if (testing::test_device() != kCpu) GTEST_SKIP() << "a GPU has no such number";
   std::mt19937 random(3);
   const DType type = precision().type;
   const AttentionInputs in = as(type, make_inputs(problem(), type, random));

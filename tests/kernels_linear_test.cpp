@@ -2,6 +2,7 @@
 // in 8 bits against the bound of their rounding.
 #include "kernels/cpu/few_rows.h"
 #include "tests/kernel_operands.h"
+#include "tests/test_device.h"
 
 namespace headroom::testing {
 namespace {
@@ -59,11 +60,12 @@ class LinearKernel : public ::testing::TestWithParam<Types> {
     std::vector<Weights> weights;
     std::vector<Tensor> y;
     for (const Matrix& matrix : matrices) {
-      weights.push_back(matrix.weights);
+      weights.push_back({there(matrix.weights.values), there(matrix.weights.scales)});
       const std::vector<double> nan(static_cast<size_t>(x.dim(0) * matrix.n), std::nan(""));
-      y.push_back(as(GetParam().y, nan, {x.dim(0), matrix.n}));
+      y.push_back(there(as(GetParam().y, nan, {x.dim(0), matrix.n})));
     }
-    kernels::backend(kCpu).linear(x, weights, y);
+    test_backend().linear(there(x), weights, y);
+    std::transform(y.begin(), y.end(), y.begin(), here);
     return y;
   }
 
@@ -144,9 +146,18 @@ INSTANTIATE_TEST_SUITE_P(
 
 /// The rows of x in 8 bits.
 Weights quantized(const Tensor& x) {
-  Weights q{Tensor::zeros(x.shape(), DType::i8), Tensor::zeros({x.dim(0)}, DType::f32)};
-  kernels::backend(kCpu).quantize_rows(x, q);
-  return q;
+  Weights q{there(Tensor::zeros(x.shape(), DType::i8)),
+            there(Tensor::zeros({x.dim(0)}, DType::f32))};
+  test_backend().quantize_rows(there(x), q);
+  return {here(q.values), here(q.scales)};
+}
+
+/// x times the transpose of the weights, in f32.
+Tensor product_with(const Tensor& x, const Weights& q) {
+  const Weights weights{there(q.values), there(q.scales)};
+  Tensor y = there(Tensor::zeros({x.dim(0), q.values.dim(0)}, DType::f32));
+  test_backend().linear(there(x), std::span(&weights, 1), std::span(&y, 1));
+  return here(y);
 }
 
 TEST(QuantizeRows, RoundsEachRowToItsOwnScale) {
@@ -180,8 +191,7 @@ TEST(QuantizedWeights, GiveProductsWithinTheBoundOfTheirRounding) {
   const Operand x(DType::f32, {kRows, kWidth}, random);
   const Matrix w(DType::f32, kOutputs, kWidth, random);
   const Weights q = quantized(w.weights.values);
-  Tensor y = Tensor::zeros({kRows, kOutputs}, DType::f32);
-  kernels::backend(kCpu).linear(x.tensor, std::span(&q, 1), std::span(&y, 1));
+  const Tensor y = product_with(x.tensor, q);
   double largest = 0;
   for (int64_t i = 0; i < y.numel(); ++i) {
     double magnitude = 0;
@@ -204,8 +214,7 @@ TEST(QuantizedWeights, AreExactWhereEightBitsHoldThem) {
   for (int64_t row = 0; row < kOutputs; ++row) w[static_cast<size_t>(row * kWidth)] = 127;
   for (double& value : x) value = integers(random);
   const Weights q = quantized(as(DType::f32, w, {kOutputs, kWidth}));
-  Tensor y = Tensor::zeros({1, kOutputs}, DType::f32);
-  kernels::backend(kCpu).linear(as(DType::f32, x, {1, kWidth}), std::span(&q, 1), std::span(&y, 1));
+  const Tensor y = product_with(as(DType::f32, x, {1, kWidth}), q);
   for (int64_t row = 0; row < kOutputs; ++row) {
     double expected = 0;
     for (int64_t j = 0; j < kWidth; ++j) {

@@ -1,0 +1,20 @@
+// Where the tests of kernels run them. A test makes its operands on the host, moves them there, and
+// looks at results on the host again.
+#pragma once
+
+#include "kernels/backend.h"
+
+namespace headroom::testing {
+
+/// The CPU; or, where the environment has HEADROOM_TEST_DEVICE=cuda, the first GPU.
+Device test_device();
+/// That device's kernels.
+kernels::Backend& test_backend();
+/// Whether it is so slow that only the smaller problems of a list are for it.
+bool test_device_is_slow();
+
+/// A tensor on the tested device; an absent one stays absent.
+inline Tensor there(const Tensor& x) { return x.defined() ? x.to(test_device()) : x; }
+inline Tensor here(const Tensor& x) { return x.defined() ? x.to(kCpu) : x; }
+
+}  // namespace headroom::testing
