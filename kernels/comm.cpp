@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "kernels/cpu/mpi_communicator.h"
+#include "kernels/threads.h"
+#include "tensor/check.h"
 
 namespace headroom::kernels {
 
@@ -22,14 +24,31 @@ class Alone final : public Communicator {
   [[noreturn]] void abort(int status) override { std::_Exit(status); }
 };
 
-int64_t number_in(const char* variable) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? 0 : std::strtoll(text, nullptr, 10);
+/// How many processes a launcher has started beside this one and with it: Open MPI's mpirun,
+/// MPICH's and Slurm's PMI, or Slurm's srun by whatever protocol.
+int64_t started() {
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    if (const char* text = std::getenv(variable); text != nullptr) {
+      return std::strtoll(text, nullptr, 10);
+    }
+  }
+  return 1;
 }
 
-/// Whether a launcher that speaks MPI started this process beside others: Open MPI's mpirun, or
-/// MPICH's and Slurm's PMI.
-bool started_by_mpi() { return number_in("OMPI_COMM_WORLD_SIZE") > 1 || number_in("PMI_SIZE") > 1; }
+/// Null for a single worker.
+std::unique_ptr<Communicator> find_others() {
+  const int64_t count = started();
+  if (count <= 1) {
+    return nullptr;
+  }
+  auto mpi = cpu::make_mpi_communicator();
+  // An MPI that doesn't speak the launcher's protocol takes each process for the only one.
+  check_input(mpi->size() > 1,
+              "{} processes were started together, but {} finds this one alone: start them by its "
+              "own mpirun, or by srun with an --mpi that it speaks",
+              count, mpi_name());
+  return mpi;
+}
 
 }  // namespace
 
@@ -39,8 +58,7 @@ Communicator& alone() {
 }
 
 Communicator& workers() {
-  static const std::unique_ptr<Communicator> mpi =
-      started_by_mpi() ? cpu::make_mpi_communicator() : nullptr;
+  static const std::unique_ptr<Communicator> mpi = find_others();
   return mpi != nullptr ? *mpi : alone();
 }
 

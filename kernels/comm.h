@@ -37,7 +37,8 @@ class Communicator {
 /// A single worker: what it sums and copies is its own already.
 Communicator& alone();
 /// Those that this process was started with: MPI's ranks, by mpirun or a scheduler that speaks PMI;
-/// otherwise alone(). Throws InputError when there are several and this build has no MPI.
+/// otherwise alone(). Throws InputError when there are several and this build has no MPI, or one
+/// that can't find them.
 Communicator& workers();
 
 /// The sum of every worker's value.

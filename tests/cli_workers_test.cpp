@@ -32,6 +32,7 @@ class Workers : public ::testing::Test {
     configs::Config config = work_.config();
     config.model.dropout = 0.1;
     config.train.grad_accumulation = 2;
+    config.train.steps = 50;
     write_file(config_, configs::to_yaml(config));
   }
   Arguments train(const std::string& run, const Arguments& more = {}) const {
@@ -114,8 +115,8 @@ TEST_F(Workers, MustDivideAStepsSequences) {
 }
 
 /// Worker 0 trains; worker 1 is given something else.
-RunResult with_another(const Arguments& first, const Arguments& second) {
-  RunOptions options = mpirun(1);
+RunResult with_another(const Arguments& first, const Arguments& second,
+                       const RunOptions& options = mpirun(1)) {
   Arguments words = first;
   words.insert(words.end(), {":", "-n", "1", HEADROOM_PROGRAM});
   words.insert(words.end(), second.begin(), second.end());
@@ -139,18 +140,41 @@ TEST_F(Workers, OneThatFailsEndsAllWithItsOwnMessageFirst) {
       << other.err;
 }
 
-TEST_F(Workers, AFullDiskOnTheOneThatWritesEndsAll) {
+/// Two workers of one command, the first of which is started by a shell's script ("$@" is it).
+RunResult with_first_in(const std::string& script, const Arguments& command) {
   RunOptions options = mpirun(1);
-  options.launcher.insert(options.launcher.end(), {"sh", "-c", "ulimit -f 16; exec \"$@\"", "sh"});
-  Arguments words = train("run", {"--set", "train.save_every=1"});
-  const Arguments second = words;
-  words.insert(words.end(), {":", "-n", "1", HEADROOM_PROGRAM});
-  words.insert(words.end(), second.begin(), second.end());
-  const RunResult result = run_program(words, options);
+  options.launcher.insert(options.launcher.end(), {"sh", "-c", script, "sh"});
+  return with_another(command, command, options);
+}
+
+TEST_F(Workers, AFullDiskOnTheOneThatWritesEndsAll) {
+  const RunResult result =
+      with_first_in("ulimit -f 16; exec \"$@\"", train("run", {"--set", "train.save_every=1"}));
   EXPECT_EQ(result.status, 1);
   EXPECT_NE(result.err.find("headroom: worker 0: "), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("last.safetensors"), std::string::npos) << result.err;
   EXPECT_EQ(result.err.find("worker 1: "), std::string::npos) << result.err;
+}
+
+/// The first worker stands still for a while, as one does that evaluates or saves; the other one
+/// waits in the midst of a step.
+TEST_F(Workers, WaitForASlowOne) {
+  ASSERT_EQ(run_program(train("one")).status, 0);
+  const RunResult result = with_first_in(
+      "(for i in 1 2; do sleep 0.4; kill -STOP $$ || exit; sleep 1; kill -CONT $$; done) "
+      ">&- 2>&- & exec \"$@\"",
+      train("slow"));
+  ASSERT_EQ(result.status, 0) << result.err;
+  expect_as_one("slow");
+}
+
+/// Nothing is left waiting for a worker that was killed, as one is that takes too much memory.
+TEST_F(Workers, OneThatIsKilledEndsAll) {
+  const RunResult result = with_first_in("(sleep 1; kill -KILL $$) >&- 2>&- & exec \"$@\"",
+                                         train("killed", {"--set", "train.steps=1000000"}));
+  EXPECT_NE(result.status, 0);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.err.find("signal 9"), std::string::npos) << result.err;
 }
 
 TEST_F(Workers, ShareTheRunsOfASweep) {
@@ -179,6 +203,17 @@ TEST_F(Workers, OtherCommandsAreForOne) {
       result.err.starts_with("headroom: worker 0: headroom plan is the work of one process, "
                              "and mpirun started 2"))
       << result.err;
+}
+
+/// An MPI that doesn't speak srun's protocol would have each process train alone, in one folder.
+TEST_F(Workers, ThatDoNotFindOneAnotherAreRefused) {
+  for (const std::string variable : {"PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    const RunResult result = run_program(train("lost"), {.environment = {{variable, "3"}}});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_NE(result.err.find("3 processes were started together, but "), std::string::npos)
+        << result.err;
+    EXPECT_FALSE(std::filesystem::exists(work_.folder / "lost"));
+  }
 }
 
 TEST(WorldSize, WithoutALauncherIsRefused) {

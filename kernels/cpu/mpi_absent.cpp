@@ -7,7 +7,7 @@ namespace headroom::kernels::cpu {
 
 std::unique_ptr<Communicator> make_mpi_communicator() {
   throw InputError(
-      "mpirun started several workers, but this build has no MPI: install its headers "
+      "several workers were started, but this build has no MPI: install its headers "
       "(Debian: libopenmpi-dev) and configure again");
 }
 
