@@ -1,0 +1,169 @@
+// The CUDA runtime's double. Device memory is the host's, each allocation between two guard zones
+// that are looked at after every kernel.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "cuda_host_api.h"
+#include "tests/simt/scheduler.h"
+
+namespace simt {
+namespace {
+
+constexpr size_t kGuard = 256;  // bytes; also what cudaMalloc aligns to
+constexpr int kNothing = 0xff;  // every float of these bytes is NaN
+constexpr size_t kMostWithoutAsking = size_t{48} << 10;
+constexpr size_t kMostShared = size_t{227} << 10;  // sm_90: Programming Guide, table of features
+
+struct Runtime {
+  std::map<std::byte*, size_t> allocations;  // where each begins, and its bytes
+  std::map<const void*, size_t> shared_limits;
+  cudaError_t last_error = cudaSuccess;
+  std::string report;  // of the kernel that failed
+  unsigned launches = 0;
+
+  cudaError_t note(cudaError_t error) {
+    last_error = error == cudaSuccess ? last_error : error;
+    return error;
+  }
+};
+
+Runtime& runtime() {
+  static Runtime instance;
+  return instance;
+}
+
+/// The first byte of a guard zone that has been written, as an offset from its allocation.
+std::string broken_guard(std::byte* memory, size_t bytes) {
+  for (size_t i = 0; i < kGuard; ++i) {
+    if (memory[bytes + i] != std::byte{kNothing}) {
+      return fmt::format(
+          "out of bounds: wrote global memory at offset {} of an allocation of {} bytes", bytes + i,
+          bytes);
+    }
+    if (memory[-1 - static_cast<std::ptrdiff_t>(i)] != std::byte{kNothing}) {
+      return fmt::format("out of bounds: wrote global memory at offset -{} of an allocation",
+                         i + 1);
+    }
+  }
+  return {};
+}
+
+void set_guards(std::byte* memory, size_t bytes) {
+  std::memset(memory - kGuard, kNothing, kGuard);
+  std::memset(memory + bytes, kNothing, kGuard);
+}
+
+std::string broken_guards() {
+  std::string report;
+  for (const auto& [memory, bytes] : runtime().allocations) {
+    const std::string found = broken_guard(memory, bytes);
+    if (!found.empty()) {
+      report = found;
+      set_guards(memory, bytes);  // reported once
+    }
+  }
+  return report;
+}
+
+/// Limits of a launch: CUDA C++ Programming Guide, "Compute Capabilities", technical
+/// specifications (1024 threads, z up to 64; grids of 2^31 - 1, 65535, 65535).
+bool is_valid(const cudaLaunchConfig_t& config, const void* kernel) {
+  const dim3 &grid = config.gridDim, &block = config.blockDim;
+  const auto asked = runtime().shared_limits.find(kernel);
+  const size_t most = asked == runtime().shared_limits.end() ? kMostWithoutAsking : asked->second;
+  return grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.x <= 0x7fffffffU && grid.y <= 65535 &&
+         grid.z <= 65535 && block.x > 0 && block.y > 0 && block.z > 0 && block.z <= 64 &&
+         static_cast<size_t>(block.x) * block.y * block.z <= 1024 &&
+         config.dynamicSmemBytes <= most;
+}
+
+}  // namespace
+
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
+                   const std::function<void()>& thread) {
+  Runtime& r = runtime();
+  if (!is_valid(config, kernel)) {
+    return r.note(cudaErrorInvalidConfiguration);
+  }
+  r.report = run(config.gridDim, config.blockDim, config.dynamicSmemBytes, thread, r.launches++);
+  if (r.report.empty()) {
+    r.report = broken_guards();
+  }
+  return r.report.empty() ? cudaSuccess : r.note(cudaErrorLaunchFailure);
+}
+
+}  // namespace simt
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  const size_t all = (bytes + 3 * simt::kGuard - 1) / simt::kGuard * simt::kGuard;
+  auto* start = static_cast<std::byte*>(std::aligned_alloc(simt::kGuard, all));
+  if (start == nullptr) {
+    return simt::runtime().note(cudaErrorMemoryAllocation);
+  }
+  std::memset(start, simt::kNothing, all);
+  simt::runtime().allocations[start + simt::kGuard] = bytes;
+  *memory = start + simt::kGuard;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* memory) {
+  if (memory == nullptr) {
+    return cudaSuccess;
+  }
+  auto* start = static_cast<std::byte*>(memory);
+  if (simt::runtime().allocations.erase(start) == 0) {
+    return simt::runtime().note(cudaErrorInvalidValue);
+  }
+  std::free(start - simt::kGuard);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind /*kind*/) {
+  if (bytes > 0) {
+    std::memmove(to, from, bytes);
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t /*stream*/) {
+  return cudaMemcpy(to, from, bytes, kind);
+}
+cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
+  std::memset(memory, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t /*stream*/) {
+  return cudaMemset(memory, value, bytes);
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return std::exchange(simt::runtime().last_error, cudaSuccess); }
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInvalidConfiguration:
+      return "invalid configuration argument";
+    case cudaErrorLaunchFailure:
+      return simt::runtime().report.c_str();
+  }
+  return "unrecognized error code";
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+      static_cast<size_t>(value) > simt::kMostShared) {
+    return simt::runtime().note(cudaErrorInvalidValue);
+  }
+  simt::runtime().shared_limits[kernel] = static_cast<size_t>(value);
+  return cudaSuccess;
+}
