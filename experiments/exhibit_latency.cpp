@@ -40,18 +40,26 @@ struct Seconds {
   double all() const { return prompt + rest; }
 };
 
-/// Greedy tokens, each of them a part of the progress.
-Seconds generate(const nn::GPT& model, bool recompute, int64_t done, const Study& study) {
+/// Parts of the progress that take about equally long: passes over the whole sequence. With a cache
+/// the prompt is one, and the tokens after it together about another.
+constexpr int64_t kCachedParts = 2;
+constexpr int64_t kEach = 4;  // of the steps that a quick study times in each of three places
+int64_t parts(const Study& study) { return kCachedParts + (study.quick ? 3 * kEach : kNew); }
+
+/// Greedy tokens.
+Seconds generate(const nn::GPT& model, bool recompute, const Study& study) {
   infer::GenerateOptions options;
   options.tokens = kNew;
   options.sampling.temperature = 0;
   options.cache.recompute = recompute;
-  const int64_t all = 2 * kNew;
+  int64_t done = 0;
   const infer::Sequences prompt = {infer::synthetic_tokens(kPrompt, model.vocab_size(), 1, 0)};
-  const infer::GenerateStats stats = infer::generate(model, prompt, options, [&](int64_t, int32_t) {
-                                       study.progress(++done, all);
-                                       return true;
-                                     }).stats;
+  const infer::GenerateStats stats =
+      infer::generate(model, prompt, options, [&](int64_t, int32_t) {
+        ++done;
+        study.progress(recompute ? kCachedParts + done : kCachedParts * done / kNew, parts(study));
+        return true;
+      }).stats;
   return {stats.prefill_seconds, stats.decode_seconds};
 }
 
@@ -63,7 +71,6 @@ struct Estimate {
 /// The first, middle and last four steps without a cache; the others are taken to lie on straight
 /// lines between.
 Estimate estimate_naive(const nn::GPT& model, const Study& study) {
-  constexpr int64_t kEach = 4;
   std::vector<std::pair<double, double>> groups;  // mean step and its mean milliseconds
   int64_t timed = 0;
   naive_step_ms(model, kPrompt, DType::f32);  // warms up
@@ -74,7 +81,7 @@ Estimate estimate_naive(const nn::GPT& model, const Study& study) {
       const double ms = naive_step_ms(model, kPrompt + step, DType::f32);
       first = step == 0 ? ms : first;
       sum += ms;
-      study.progress(kNew + kNew * ++timed / (3 * kEach), 2 * kNew);
+      study.progress(kCachedParts + ++timed, parts(study));
     }
     groups.emplace_back(static_cast<double>(begin) + (kEach - 1) / 2.0, sum / kEach);
   }
@@ -155,9 +162,9 @@ Exhibit latency_exhibit(const Study& study) {
 
 Exhibit end_to_end_exhibit(const Study& study) {
   const nn::GPT model = make_model(study, kPrompt + kNew);
-  const Seconds cached = generate(model, false, 0, study);
-  const Estimate naive = study.quick ? estimate_naive(model, study)
-                                     : Estimate{generate(model, true, kNew, study), kNew};
+  const Seconds cached = generate(model, false, study);
+  const Estimate naive =
+      study.quick ? estimate_naive(model, study) : Estimate{generate(model, true, study), kNew};
   const bool estimated = naive.timed < kNew;
   const std::string label =
       estimated ? fmt::format("{} steps timed, total estimated", naive.timed) : "";
