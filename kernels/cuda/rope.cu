@@ -1,0 +1,40 @@
+// Rotary position embedding (Su et al., arXiv 2104.09864): a thread turns one pair.
+#include "kernels/cuda/device_math.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/rows.h"
+
+namespace headroom::kernels::cuda {
+
+namespace {
+
+/// Pairs are (i, i + D/2), or (2i, 2i + 1) where interleaved. Both numbers of a pair are read
+/// before one is written: y may be x.
+template <class S, class C>
+__global__ void rotate_pairs(const S* x, const C* table, S* y, bool add, bool interleaved, C sign,
+                             int64_t pairs, int64_t heads, int64_t half, int64_t table_rows) {
+  for (int64_t n = first_item(); n < pairs; n += item_step()) {
+    const int64_t head = n / half, i = n % half;
+    const C* angle = table + (head / heads % table_rows * half + i) * 2;
+    const C cosine = angle[0], sine = sign * angle[1];
+    const int64_t first = head * 2 * half + (interleaved ? 2 * i : i);
+    const int64_t second = first + (interleaved ? 1 : half);
+    const C a = widen<C>(x[first]), b = widen<C>(x[second]);
+    put(a * cosine - b * sine, y + first, add);
+    put(a * sine + b * cosine, y + second, add);
+  }
+}
+
+}  // namespace
+
+void rope(const Tensor& x, const Tensor& table, RopeStyle style, Direction direction,
+          const Into& y) {
+  for_activation(x.dtype(), [&]<class S, class C>() {
+    const int64_t pairs = x.numel() / 2;
+    launch(rotate_pairs<S, C>, blocks_for(pairs), kThreads, 0, x.data<S>(), table.data<C>(),
+           y.data<S>(), y.add, style == RopeStyle::interleaved,
+           direction == Direction::forward ? C(1) : C(-1), pairs, x.dim(-2), x.dim(-1) / 2,
+           table.dim(0));
+  });
+}
+
+}  // namespace headroom::kernels::cuda
