@@ -6,6 +6,7 @@
 #include <source_location>
 #include <utility>
 
+#include "kernels/cuda/runtime.h"
 #include "tensor/check.h"
 
 namespace headroom::kernels::cuda {
@@ -44,6 +45,7 @@ void launch(void (*kernel)(Params...), const Grid& grid, dim3 block, size_t shar
   config.gridDim = grid.size;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream();
   check_launch(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...), grid.where);
 }
 

@@ -1,15 +1,28 @@
 // The CUDA runtime's double. Device memory is the host's, each allocation between two guard zones
 // that are looked at after every kernel.
+//
+// A stream that was made does its copies as late as it may: when something waits for it, or a
+// kernel comes after them. Who reads too early, or reuses the source of a copy, sees it.
 #include <fmt/format.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "cuda_host_api.h"
 #include "tests/simt/scheduler.h"
+
+struct CUstream_st {
+  std::deque<std::function<void()>> pending;
+  size_t done = 0;  // of all that it was asked for
+};
+struct CUevent_st {
+  CUstream_st* stream = nullptr;  // null: never recorded
+  size_t after = 0;               // so many things
+};
 
 namespace simt {
 namespace {
@@ -82,7 +95,32 @@ bool is_valid(const cudaLaunchConfig_t& config, const void* kernel) {
          config.dynamicSmemBytes <= most;
 }
 
+/// Does the oldest things asked of a stream until `until` of all are done.
+void run_until(cudaStream_t stream, size_t until) {
+  while (stream->done < until && !stream->pending.empty()) {
+    stream->pending.front()();
+    stream->pending.pop_front();
+    ++stream->done;
+  }
+}
+
+/// The default stream waits for nothing: what it is asked for is done at once.
+cudaError_t ask(cudaStream_t stream, std::function<void()> work) {
+  if (stream == nullptr) {
+    work();
+  } else {
+    stream->pending.push_back(std::move(work));
+  }
+  return cudaSuccess;
+}
+
 }  // namespace
+
+void run_pending(cudaStream_t stream) {
+  if (stream != nullptr) {
+    run_until(stream, stream->done + stream->pending.size());
+  }
+}
 
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                    const std::function<void()>& thread) {
@@ -90,6 +128,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
   if (!is_valid(config, kernel)) {
     return r.note(cudaErrorInvalidConfiguration);
   }
+  run_pending(config.stream);
   r.report = run(config.gridDim, config.blockDim, config.dynamicSmemBytes, thread, r.launches++);
   if (r.report.empty()) {
     r.report = broken_guards();
@@ -130,17 +169,60 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t /*stream*/) {
-  return cudaMemcpy(to, from, bytes, kind);
+                            cudaStream_t stream) {
+  return simt::ask(stream, [=] { cudaMemcpy(to, from, bytes, kind); });
 }
 cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
   std::memset(memory, value, bytes);
   return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t /*stream*/) {
-  return cudaMemset(memory, value, bytes);
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  return simt::ask(stream, [=] { cudaMemset(memory, value, bytes); });
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) { return cudaSuccess; }
+
+cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  *memory = std::malloc(bytes);
+  return *memory == nullptr ? simt::runtime().note(cudaErrorMemoryAllocation) : cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  simt::run_pending(stream);
+  return cudaSuccess;
+}
+/// Programming Guide, "Creation and Destruction of Streams": what is still pending is done first.
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  simt::run_pending(stream);
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  *event =
+      stream == nullptr ? CUevent_st{} : CUevent_st{stream, stream->done + stream->pending.size()};
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->stream != nullptr) {
+    simt::run_until(event->stream, event->after);
+  }
+  return cudaSuccess;
+}
 cudaError_t cudaGetLastError() { return std::exchange(simt::runtime().last_error, cudaSuccess); }
 
 const char* cudaGetErrorString(cudaError_t error) {

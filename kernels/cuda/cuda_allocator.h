@@ -1,0 +1,59 @@
+// Memory of a GPU, kept by size and handed out again in the order of the stream.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "tensor/allocator.h"
+
+namespace headroom::kernels::cuda {
+
+/// Freed memory is handed out again at once, while kernels that use it may still be waiting to run:
+/// whatever its next owner does comes after them in the one stream. A training step asks for the
+/// same sizes in the same order each time, so a steady step never reaches the driver.
+class CudaAllocator final : public Allocator {
+ public:
+  CudaAllocator() = default;
+  CudaAllocator(const CudaAllocator&) = delete;
+  CudaAllocator& operator=(const CudaAllocator&) = delete;
+  /// Gives everything back, what is still in use too.
+  ~CudaAllocator() override;
+
+  void* allocate(size_t bytes) override;
+  void free(void* memory, size_t bytes) noexcept override;
+  void zero(void* memory, size_t bytes) override;
+  /// To the host: done on return. From the host: read on return, in the GPU's memory by the time
+  /// that what is asked of it next runs.
+  void copy(void* to, Device to_device, const void* from, Device from_device,
+            size_t bytes) override;
+
+  size_t bytes_in_use() const override;
+  size_t peak_bytes() const override;
+  size_t bytes_reserved() const override;
+
+ private:
+  /// A piece of the host's memory that the GPU reads by itself: small copies go through one of a
+  /// few in turn, so that the host waits only for the one of a whole round before.
+  struct Staging {
+    void* memory = nullptr;
+    cudaEvent_t read = nullptr;
+  };
+  static constexpr size_t kStagingBytes = size_t{256} << 10;  // a batch of 32 x 1024 tokens twice
+
+  void* from_driver(size_t size);
+  void release_idle() noexcept;
+  void copy_from_host(void* to, const void* from, size_t bytes);
+
+  mutable std::mutex mutex_;
+  std::map<void*, size_t> blocks_;             // all that is the driver's, with their sizes
+  std::map<size_t, std::vector<void*>> idle_;  // by rounded size
+  std::array<Staging, 8> staging_;
+  size_t next_staging_ = 0;
+  size_t in_use_ = 0, peak_ = 0, reserved_ = 0;
+};
+
+}  // namespace headroom::kernels::cuda

@@ -1,0 +1,232 @@
+// cuBLASLt stores matrices by columns: our row-major x is its transpose there. out^T = op(b)^T
+// op(a)^T, so b is its first operand and a its second, each with the transposition it has here.
+#include "kernels/cuda/matmul.h"
+
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "kernels/cuda/few_rows.h"
+#include "kernels/cuda/runtime.h"
+
+namespace headroom::kernels::cuda {
+
+namespace {
+
+void check_blas(cublasStatus_t status, const char* what) {
+  check(status == CUBLAS_STATUS_SUCCESS, "[cuda] cuBLASLt: {} failed: {}", what,
+        cublasLtGetStatusString(status));
+}
+
+/// What tells one product's plan from another's.
+struct Product {
+  int64_t stack, m, n, k;
+  Transpose ta, tb;
+  DType operands, result;
+  uint32_t a_alignment, b_alignment, out_alignment;  // bytes
+  // clang-tidy 14 takes the 0 inside a defaulted <=> for a pointer.
+  auto operator<=>(const Product&) const = default;  // NOLINT(modernize-use-nullptr)
+};
+
+cudaDataType_t blas_type(DType type) {
+  switch (type) {
+    case DType::f64:
+      return CUDA_R_64F;
+    case DType::f32:
+      return CUDA_R_32F;
+    default:
+      return CUDA_R_16BF;
+  }
+}
+
+/// The largest power of two up to 256 that every matrix of a stack starts at a multiple of: the
+/// heuristics' default, 256 bytes, would choose kernels that rows of an odd length break.
+uint32_t alignment(const void* start, int64_t matrix_bytes) {
+  const uint64_t both = reinterpret_cast<uintptr_t>(start) | static_cast<uint64_t>(matrix_bytes);
+  return static_cast<uint32_t>(std::min<uint64_t>(256, both & (~both + 1)));
+}
+
+using Description =
+    std::unique_ptr<cublasLtMatmulDescOpaque_t, cublasStatus_t (*)(cublasLtMatmulDesc_t)>;
+using Layout =
+    std::unique_ptr<cublasLtMatrixLayoutOpaque_t, cublasStatus_t (*)(cublasLtMatrixLayout_t)>;
+using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t,
+                                   cublasStatus_t (*)(cublasLtMatmulPreference_t)>;
+
+Description describe(const Product& p) {
+  const bool doubles = p.operands == DType::f64;
+  cublasLtMatmulDesc_t made = nullptr;
+  check_blas(cublasLtMatmulDescCreate(&made, doubles ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                      doubles ? CUDA_R_64F : CUDA_R_32F),
+             "describing a product");
+  Description description(made, cublasLtMatmulDescDestroy);
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, Transpose t) {
+    const int32_t operation = t == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N;
+    check_blas(cublasLtMatmulDescSetAttribute(made, attribute, &operation, sizeof operation),
+               "setting a transposition");
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, p.tb);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, p.ta);
+  return description;
+}
+
+/// A stack of row-major (rows, columns) matrices as they lie in memory.
+Layout layout(int64_t stack, int64_t rows, int64_t columns, DType type) {
+  cublasLtMatrixLayout_t made = nullptr;
+  check_blas(cublasLtMatrixLayoutCreate(&made, blas_type(type), static_cast<uint64_t>(columns),
+                                        static_cast<uint64_t>(rows), columns),
+             "describing a matrix");
+  Layout result(made, cublasLtMatrixLayoutDestroy);
+  const auto count = static_cast<int32_t>(stack);
+  const int64_t step = rows * columns;
+  check_blas(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                              sizeof count),
+             "setting a stack's size");
+  check_blas(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                              &step, sizeof step),
+             "setting a stack's step");
+  return result;
+}
+
+Layout layout(int64_t stack, int64_t rows, int64_t columns, Transpose t, DType type) {
+  return t == Transpose::no ? layout(stack, rows, columns, type)
+                            : layout(stack, columns, rows, type);
+}
+
+/// cuBLASLt and the plans made so far: choosing an algorithm takes longer than many products.
+class CublasLt {
+ public:
+  CublasLt() {
+    check_blas(cublasLtCreate(&handle_), "starting");
+    workspace_ = Tensor::empty({kWorkspace}, DType::i8, Device{Device::Type::cuda, 0});
+  }
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+  ~CublasLt() { cublasLtDestroy(handle_); }
+
+  void run(const Product& p, const void* a, const void* b, void* out, bool add) {
+    auto it = plans_.find(p);
+    if (it == plans_.end()) {
+      if (plans_.size() == kMostPlans) {
+        plans_.clear();
+      }
+      it = plans_.emplace(p, plan(p)).first;
+    }
+    const Plan& plan = it->second;
+    const float one = 1, beta = add ? 1 : 0;
+    const double one64 = 1, beta64 = beta;
+    const bool doubles = p.operands == DType::f64;
+    check_blas(cublasLtMatmul(handle_, plan.description.get(),
+                              doubles ? static_cast<const void*>(&one64) : &one, b, plan.b.get(), a,
+                              plan.a.get(), doubles ? static_cast<const void*>(&beta64) : &beta,
+                              out, plan.out.get(), out, plan.out.get(), &plan.algorithm,
+                              workspace_.raw(), kWorkspace, stream()),
+               "a product");
+  }
+
+ private:
+  /// What NVIDIA recommends for Hopper; 4 MiB would do before (cuBLAS documentation,
+  /// cublasSetWorkspace).
+  static constexpr int64_t kWorkspace = int64_t{32} << 20;
+  /// Several times what training a model uses. Generating without a cache would make new ones at
+  /// every token and keep them all.
+  static constexpr size_t kMostPlans = 512;
+
+  struct Plan {
+    Description description;
+    Layout a, b, out;
+    cublasLtMatmulAlgo_t algorithm;
+  };
+
+  Plan plan(const Product& p) const {
+    Plan plan{describe(p),
+              layout(p.stack, p.m, p.k, p.ta, p.operands),
+              layout(p.stack, p.k, p.n, p.tb, p.operands),
+              layout(p.stack, p.m, p.n, p.result),
+              {}};
+    const Preference preference = prefer(p);
+    cublasLtMatmulHeuristicResult_t found{};
+    int count = 0;
+    check_blas(cublasLtMatmulAlgoGetHeuristic(handle_, plan.description.get(), plan.b.get(),
+                                              plan.a.get(), plan.out.get(), plan.out.get(),
+                                              preference.get(), 1, &found, &count),
+               "choosing an algorithm");
+    check(count == 1, "[cuda] cuBLASLt has no algorithm for ({}, {}) times ({}, {}) in {}", p.m,
+          p.k, p.k, p.n, name_of(p.operands));
+    plan.algorithm = found.algo;
+    return plan;
+  }
+
+  static Preference prefer(const Product& p) {
+    cublasLtMatmulPreference_t made = nullptr;
+    check_blas(cublasLtMatmulPreferenceCreate(&made), "making preferences");
+    Preference preference(made, cublasLtMatmulPreferenceDestroy);
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      check_blas(cublasLtMatmulPreferenceSetAttribute(made, attribute, &value, sizeof value),
+                 "setting a preference");
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kWorkspace));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.b_alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.a_alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.out_alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.out_alignment);
+    return preference;
+  }
+
+  cublasLtHandle_t handle_ = nullptr;
+  Tensor workspace_;  // the stream's products use it one after another
+  std::map<Product, Plan> plans_;
+};
+
+CublasLt& cublas() {
+  static auto* instance = new CublasLt;  // never destroyed: the driver may be gone before it
+  return *instance;
+}
+
+}  // namespace
+
+void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb, const Into& out) {
+  Tensor result = out.tensor;
+  const int axis = a.rank() - 2;
+  Product p{axis == 1 ? a.dim(0) : 1,
+            result.dim(axis),
+            result.dim(axis + 1),
+            a.dim(ta == Transpose::no ? axis + 1 : axis),
+            ta,
+            tb,
+            a.dtype(),
+            result.dtype(),
+            0,
+            0,
+            0};
+  if (result.numel() == 0) {
+    return;
+  }
+  if (p.k == 0) {  // a sum of nothing; cuBLASLt has no matrices without rows
+    if (!out.add) {
+      check_call(cudaMemsetAsync(result.raw(), 0, result.nbytes(), stream()), "writing zeros");
+    }
+    return;
+  }
+  const auto operand = static_cast<int64_t>(size_of(p.operands));
+  p.a_alignment = alignment(a.raw(), p.m * p.k * operand);
+  p.b_alignment = alignment(b.raw(), p.k * p.n * operand);
+  p.out_alignment = alignment(result.raw(), p.m * p.n * static_cast<int64_t>(size_of(p.result)));
+  cublas().run(p, a.raw(), b.raw(), result.raw(), out.add);
+}
+
+void linear(const Tensor& x, std::span<const Weights> w, std::span<Tensor> y) {
+  const bool one_type = std::all_of(
+      w.begin(), w.end(), [&](const Weights& each) { return each.values.dtype() == x.dtype(); });
+  if (x.dtype() != DType::f64 && (x.dim(0) <= kFewRows || !one_type)) {
+    few_rows(x, w, y);
+    return;
+  }
+  for (size_t i = 0; i < w.size(); ++i) {
+    matmul(x, Transpose::no, w[i].values, Transpose::yes, {y[i], false});
+  }
+}
+
+}  // namespace headroom::kernels::cuda
