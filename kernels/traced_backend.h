@@ -8,7 +8,7 @@
 
 namespace headroom::kernels {
 
-class TracedBackend final : public Backend {
+class TracedBackend : public Backend {
  public:
   explicit TracedBackend(Backend& inner) : inner_(inner) {}
 

@@ -181,7 +181,9 @@ TEST_P(Attention, HasTheGradientsOfItsDefinition) {
 }
 
 TEST_P(Attention, DoesNotDependOnTheNumberOfThreads) {
-  if (testing::test_device() != kCpu) GTEST_SKIP() << "a GPU has no such number";
+  if (testing::test_device() != kCpu || testing::test_device_is_slow()) {
+    GTEST_SKIP() << "a GPU has no such number";
+  }
   std::mt19937 random(3);
   const DType type = precision().type;
   const AttentionInputs in = as(type, make_inputs(problem(), type, random));
