@@ -52,7 +52,7 @@ Draft one_layer(const Study& study, const Sweep& sweep) {
   config.model.n_layer = config.model.n_kv_head = 1;
   if (study.quick) config.train.steps = std::max<int64_t>(1, config.train.steps / 2);
   config.train.warmup_steps = std::min(config.train.warmup_steps, config.train.steps);
-  const Draft draft{"one layer", study.folder / "draft-one-layer"};
+  Draft draft{"one layer", study.folder / "draft-one-layer"};
   train_once(config, draft.run, study);
   return draft;
 }

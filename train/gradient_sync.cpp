@@ -1,7 +1,7 @@
 // Buckets of gradients, summed as they fill.
 #include "train/gradient_sync.h"
 
-#include <ranges>
+#include <cstring>
 
 #include "kernels/backend.h"
 #include "tensor/check.h"
@@ -11,7 +11,8 @@ namespace headroom::train {
 GradientSync::GradientSync(kernels::Communicator& workers,
                            const std::vector<nn::Parameter>& parameters, int64_t bucket_bytes)
     : workers_(workers) {
-  for (const nn::Parameter& p : std::views::reverse(parameters)) {
+  for (auto next = parameters.rbegin(); next != parameters.rend(); ++next) {
+    const nn::Parameter& p = *next;
     const Tensor& value = p.value.value();
     const bool fits =
         !buckets_.empty() && buckets_.back().parts.front().parameter.dtype() == value.dtype() &&
