@@ -38,4 +38,4 @@ test:
 	@ctest --preset test --parallel $$(nproc)
 
 clean:
-	rm -rf build build-sanitize build-clang build-ci
+	rm -rf build build-sanitize build-clang build-cuda build-ci
