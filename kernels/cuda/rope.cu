@@ -24,7 +24,26 @@ __global__ void rotate_pairs(const S* x, const C* table, S* y, bool add, bool in
   }
 }
 
+template <class C>
+__global__ void make_table(const int32_t* positions, double base, C* table, int64_t count,
+                           int64_t half) {
+  for (int64_t n = first_item(); n < count; n += item_step()) {
+    const auto part = static_cast<double>(n % half) / static_cast<double>(half);
+    const double angle = positions[n / half] * pow(base, -part);
+    table[2 * n] = static_cast<C>(cos(angle));
+    table[2 * n + 1] = static_cast<C>(sin(angle));
+  }
+}
+
 }  // namespace
+
+void rope_table(const Tensor& positions, double base, Tensor& table) {
+  const int64_t half = table.dim(1), count = positions.numel() * half;
+  for_activation(table.dtype(), [&]<class S, class C>() {
+    launch(make_table<C>, blocks_for(count), kThreads, 0, positions.data<int32_t>(), base,
+           table.data<C>(), count, half);
+  });
+}
 
 void rope(const Tensor& x, const Tensor& table, RopeStyle style, Direction direction,
           const Into& y) {
