@@ -53,7 +53,7 @@ inline AttentionInputs there(const AttentionInputs& in) {
 
 /// Whether the tested device has time for a problem.
 inline bool is_for_test_device(const Problem& p) {
-  constexpr int64_t kMostScores = 10000;
+  constexpr int64_t kMostScores = 9000;
   int64_t scores = 0;
   for (size_t b = 0; b < p.lengths.size(); ++b) scores += p.heads * p.counts[b] * p.lengths[b];
   return !test_device_is_slow() || scores <= kMostScores;
