@@ -145,17 +145,15 @@ struct Copy {
   const bf16* from;
 };
 struct Copies {
-  int64_t block = -1;                     // whose they are
+  int64_t block = 0;                      // whose they are
   std::vector<std::vector<Copy>> groups;  // committed, the oldest first
   std::vector<Copy> open;
 };
 inline Copies& copies() {
   static std::vector<Copies> all(kMostThreads);
   Copies& mine = all[static_cast<size_t>(thread())];
-  const int64_t block =
-      blockIdx.x + int64_t{gridDim.x} * (blockIdx.y + int64_t{gridDim.y} * blockIdx.z);
-  if (mine.block != block) {
-    mine = {block, {}, {}};
+  if (mine.block != ::simt::block_number()) {
+    mine = {::simt::block_number(), {}, {}};
   }
   return mine;
 }

@@ -24,6 +24,8 @@ namespace {
 constexpr int kWarp = 32;
 constexpr size_t kStack = size_t{256} << 10;
 
+int64_t blocks_run = 0;
+
 enum class State : uint8_t { ready, at_barrier, in_warp_call, done };
 
 struct WarpRequest {
@@ -292,6 +294,7 @@ std::string Scheduler::run(dim3 grid, dim3 block, size_t shared_bytes,
   std::shuffle(order.begin(), order.end(), std::mt19937(seed));
   for (const unsigned number : order) {
     blockIdx = {number % grid.x, number / grid.x % grid.y, number / grid.x / grid.y};
+    ++blocks_run;
     run_block(shared_bytes);
     if (!failure_.empty()) {
       fibers_.clear();  // the others are left where they wait
@@ -308,6 +311,7 @@ std::string run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<
   return scheduler().run(grid, block, shared_bytes, thread, seed);
 }
 
+int64_t block_number() { return blocks_run; }
 int lane() { return scheduler().current().now.thread % kWarp; }
 
 void sync_block(const Place& place) { scheduler().wait(State::at_barrier, place); }

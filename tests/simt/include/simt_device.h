@@ -55,6 +55,8 @@ enum class WarpCall : uint8_t { sync, shuffle, ballot };
 uint64_t call_warp(WarpCall call, unsigned mask, uint64_t brought, int source, const Place& place);
 void sync_block(const Place& place);
 int lane();
+/// The number of the block that runs, counted over all launches: no two have the same.
+int64_t block_number();
 
 void read_shared(int offset, size_t bytes, void* to);
 void write_shared(int offset, size_t bytes, const void* from);
