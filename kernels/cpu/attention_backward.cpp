@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/targets.h"
-#include "kernels/cpu/types.h"
 #include "kernels/threads.h"
+#include "kernels/types.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_backward.cpp"

@@ -3,7 +3,7 @@
 // Backend::attention in kernels/backend.h for semantics and shapes.
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/targets.h"
-#include "kernels/cpu/types.h"
+#include "kernels/types.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_decode.cpp"

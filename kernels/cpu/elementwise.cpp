@@ -2,7 +2,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/targets.h"
-#include "kernels/cpu/types.h"
+#include "kernels/types.h"
 #include "tensor/visit.h"
 
 #undef HWY_TARGET_INCLUDE

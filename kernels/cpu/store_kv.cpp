@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/types.h"
+#include "kernels/types.h"
 
 namespace headroom::kernels::cpu {
 

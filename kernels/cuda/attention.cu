@@ -258,7 +258,7 @@ void attention(const AttentionInputs& in, Tensor& out, Tensor& lse) {
   const bool tensor_cores = in.q.dtype() == DType::bf16 && keys_of(in).storage == Storage::bf16 &&
                             values_of(in).storage == Storage::bf16;
   if (!tensor_cores) {
-    return for_activation(
+    return for_type(
         in.q.dtype(), [&]<class S, class C>() { launch_forward<PlainTile<C>, S>(in, out, lse); });
   }
   if (in.q.dim(3) <= 64 && in.kv.width_of_values() <= 64) {

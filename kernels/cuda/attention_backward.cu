@@ -307,7 +307,7 @@ void attention_backward(const AttentionInputs& in, const Tensor& out, const Tens
   if (in.q.numel() == 0) {
     return;
   }
-  for_activation(in.q.dtype(), [&]<class S, class C>() {
+  for_type(in.q.dtype(), [&]<class S, class C>() {
     const AttentionSizes p(in);
     Tensor delta = Tensor::empty(lse.shape(), lse.dtype(), lse.device());
     const int64_t rows = lse.numel();

@@ -463,7 +463,7 @@ bool decodes(const AttentionInputs& in) {
 void attention_decode(const AttentionInputs& in, Tensor& out, Tensor& lse) {
   const bool wide = in.q.dim(3) > kSpan || in.kv.width_of_values() > kSpan;
   const int64_t rows = in.q.dim(1) * in.q.dim(2) / in.kv.k.dim(1);
-  for_activation(in.q.dtype(), [&]<class S, class C>() {
+  for_type(in.q.dtype(), [&]<class S, class C>() {
     if (wide && rows == 1) {
       launch_decode<S, C, 1, kMostSlices>(in, out, lse);
     } else if (wide) {

@@ -11,25 +11,10 @@
 #include <type_traits>
 
 #include "kernels/cuda/shared.h"
+#include "kernels/types.h"
 #include "tensor/tensor.h"
 
 namespace headroom::kernels::cuda {
-
-/// Calls f.operator()<S, C>() for the activation type: S is how activations are stored, C what is
-/// computed in.
-template <class F>
-void for_activation(DType type, const F& f) {
-  switch (type) {
-    case DType::f64:
-      return f.template operator()<double, double>();
-    case DType::f32:
-      return f.template operator()<float, float>();
-    case DType::bf16:
-      return f.template operator()<bf16, float>();
-    default:
-      throw Error(fmt::format("[kernels] activations are f64, f32 or bf16: got {}", name_of(type)));
-  }
-}
 
 /// A stored number in the compute type, exactly.
 template <class C, class S>

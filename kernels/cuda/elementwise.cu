@@ -235,13 +235,13 @@ void for_floating(DType type, const F& f) {
   if (type == DType::f16) {
     return f.template operator()<f16>();
   }
-  for_activation(type, [&]<class S, class>() { f.template operator()<S>(); });
+  for_type(type, [&]<class S, class>() { f.template operator()<S>(); });
 }
 
 }  // namespace
 
 void fill(Tensor& x, double value) {
-  for_activation(x.dtype(), [&]<class S, class C>() {
+  for_type(x.dtype(), [&]<class S, class C>() {
     launch(fill_elements<S>, blocks_for(x.numel()), kThreads, 0, x.data<S>(),
            S(static_cast<C>(value)), x.numel());
   });
@@ -260,33 +260,33 @@ void cast(const Tensor& x, Tensor& y) {
 }
 
 void scale(const Tensor& x, double a, const Into& y) {
-  for_activation(x.dtype(), [&]<class S, class C>() {
+  for_type(x.dtype(), [&]<class S, class C>() {
     map<S, C>(Scale<C>{static_cast<C>(a)}, Inputs<S, 1>{{x.data<S>()}}, into<S>(y), x.numel());
   });
 }
 
 void add(const Tensor& a, const Tensor& b, Tensor& y) {
-  for_activation(a.dtype(), [&]<class S, class C>() {
+  for_type(a.dtype(), [&]<class S, class C>() {
     map<S, C>(Add<C>{}, Inputs<S, 2>{{a.data<S>(), b.data<S>()}}, into<S>({y, false}), a.numel());
   });
 }
 
 void softcap(const Tensor& x, double cap, Tensor& y) {
-  for_activation(x.dtype(), [&]<class S, class C>() {
+  for_type(x.dtype(), [&]<class S, class C>() {
     map<S, C>(Softcap<C>{static_cast<C>(cap), static_cast<C>(1 / cap)}, Inputs<S, 1>{{x.data<S>()}},
               into<S>({y, false}), x.numel());
   });
 }
 
 void softcap_backward(const Tensor& y, double cap, const Tensor& dy, const Into& dx) {
-  for_activation(y.dtype(), [&]<class S, class C>() {
+  for_type(y.dtype(), [&]<class S, class C>() {
     map<S, C>(SoftcapBackward<C>{static_cast<C>(1 / cap)},
               Inputs<S, 2>{{y.data<S>(), dy.data<S>()}}, into<S>(dx), y.numel());
   });
 }
 
 void activation(Activation kind, const Tensor& x, Tensor& y) {
-  for_activation(x.dtype(), [&]<class S, class C>() {
+  for_type(x.dtype(), [&]<class S, class C>() {
     with_activation(kind, [&]<class Act>() {
       map<S, C>(Forward<C, Act>{}, Inputs<S, 1>{{x.data<S>()}}, into<S>({y, false}), x.numel());
     });
@@ -294,7 +294,7 @@ void activation(Activation kind, const Tensor& x, Tensor& y) {
 }
 
 void activation_backward(Activation kind, const Tensor& x, const Tensor& dy, const Into& dx) {
-  for_activation(x.dtype(), [&]<class S, class C>() {
+  for_type(x.dtype(), [&]<class S, class C>() {
     with_activation(kind, [&]<class Act>() {
       map<S, C>(Backward<C, Act>{}, Inputs<S, 2>{{x.data<S>(), dy.data<S>()}}, into<S>(dx),
                 x.numel());
@@ -303,7 +303,7 @@ void activation_backward(Activation kind, const Tensor& x, const Tensor& dy, con
 }
 
 void swiglu(const Tensor& gate, const Tensor& up, Tensor& y) {
-  for_activation(gate.dtype(), [&]<class S, class C>() {
+  for_type(gate.dtype(), [&]<class S, class C>() {
     map<S, C>(Swiglu<C>{}, Inputs<S, 2>{{gate.data<S>(), up.data<S>()}}, into<S>({y, false}),
               gate.numel());
   });
@@ -311,7 +311,7 @@ void swiglu(const Tensor& gate, const Tensor& up, Tensor& y) {
 
 void swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& dy, const Into& dgate,
                      const Into& dup) {
-  for_activation(gate.dtype(), [&]<class S, class C>() {
+  for_type(gate.dtype(), [&]<class S, class C>() {
     map<S, C>(SwigluBackward<C>{}, Inputs<S, 3>{{gate.data<S>(), up.data<S>(), dy.data<S>()}},
               Outputs<S, 2>{{dgate.data<S>(), dup.data<S>()}, {dgate.add, dup.add}}, gate.numel());
   });

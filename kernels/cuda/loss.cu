@@ -48,7 +48,7 @@ __global__ void cross_entropy_rows(const C* logits, const int32_t* targets, C sc
 void cross_entropy(const Tensor& logits, const Tensor& targets, double scale, Tensor& losses,
                    Tensor& dlogits) {
   const DType type = dlogits.defined() ? dlogits.dtype() : logits.dtype();
-  for_activation(type, [&]<class S, class C>() {
+  for_type(type, [&]<class S, class C>() {
     launch(cross_entropy_rows<S, C>, block_per_row(targets.numel()), kThreads,
            kThreads / kWarp * sizeof(C), logits.data<C>(), targets.data<int32_t>(),
            static_cast<C>(scale), losses.data<C>(), dlogits.defined() ? dlogits.data<S>() : nullptr,

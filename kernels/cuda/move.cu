@@ -37,7 +37,7 @@ __global__ void add_to_rows(S* x, const C* bias, int64_t width, int64_t count) {
 
 void copy_columns(const Tensor& x, int64_t x_column, const Into& y, int64_t y_column,
                   int64_t width) {
-  for_activation(x.dtype(), [&]<class S, class C>() {
+  for_type(x.dtype(), [&]<class S, class C>() {
     const int64_t count = x.dim(0) * width;
     launch(copy_column_range<S, C>, blocks_for(count), kThreads, 0, x.data<S>() + x_column,
            x.dim(-1), y.data<S>() + y_column, y.tensor.dim(-1), y.add, width, count);
@@ -45,14 +45,14 @@ void copy_columns(const Tensor& x, int64_t x_column, const Into& y, int64_t y_co
 }
 
 void swap_axes(const Tensor& x, const Into& y) {
-  for_activation(x.dtype(), [&]<class S, class C>() {
+  for_type(x.dtype(), [&]<class S, class C>() {
     launch(swap_first_axes<S, C>, blocks_for(x.numel()), kThreads, 0, x.data<S>(), y.data<S>(),
            y.add, x.dim(0), x.dim(1), x.dim(2));
   });
 }
 
 void add_bias(Tensor& x, const Tensor& bias) {
-  for_activation(x.dtype(), [&]<class S, class C>() {
+  for_type(x.dtype(), [&]<class S, class C>() {
     launch(add_to_rows<S, C>, blocks_for(x.numel()), kThreads, 0, x.data<S>(), bias.data<C>(),
            bias.numel(), x.numel());
   });

@@ -47,7 +47,7 @@ void rope_table(const Tensor& positions, double base, Tensor& table) {
 
 void rope(const Tensor& x, const Tensor& table, RopeStyle style, Direction direction,
           const Into& y) {
-  for_activation(x.dtype(), [&]<class S, class C>() {
+  for_type(x.dtype(), [&]<class S, class C>() {
     const int64_t pairs = x.numel() / 2;
     launch(rotate_pairs<S, C>, blocks_for(pairs), kThreads, 0, x.data<S>(), table.data<C>(),
            y.data<S>(), y.add, style == RopeStyle::interleaved,

@@ -94,7 +94,7 @@ void for_stored_type(DType type, const F& f) {
   if (type == DType::f16) {
     return f.template operator()<f16>();
   }
-  for_activation(type, [&]<class T, class>() { f.template operator()<T>(); });
+  for_type(type, [&]<class T, class>() { f.template operator()<T>(); });
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ void store_kv(const Tensor& x, Tensor& to, const KVCode& code, int64_t slot) {
   if (x.dtype() == to.dtype()) {
     return to.rows(slot, slot + x.dim(0)).copy_from(x);
   }
-  for_activation(x.dtype(), [&]<class S, class C>() {
+  for_type(x.dtype(), [&]<class S, class C>() {
     if (!code.scales.defined()) {
       for_stored_type(to.dtype(), [&]<class T>() {
         launch(round_elements<S, C, T>, blocks_for(x.numel()), dim3(kThreads), 0, x.data<S>(),

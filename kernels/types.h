@@ -4,7 +4,7 @@
 
 #include "tensor/tensor.h"
 
-namespace headroom::kernels::cpu {
+namespace headroom::kernels {
 
 /// Calls f.operator()<S, C>() for the activation type `dtype`.
 template <class F>
@@ -22,4 +22,4 @@ void for_type(DType dtype, const F& f) {
   }
 }
 
-}  // namespace headroom::kernels::cpu
+}  // namespace headroom::kernels
