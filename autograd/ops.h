@@ -54,7 +54,7 @@ Variable concat(const Variable& a, const Variable& b);
 // --- ops_embedding.cpp ---
 
 /// Rows ids (...) of w (V, C), as activations of type `dtype`: (..., C). Throws on an id outside
-/// [0, V).
+/// [0, V) where ids are on the host; those on a GPU were looked at by whoever put them there.
 Variable embedding(const Tensor& ids, const Variable& w, DType dtype);
 
 // --- ops_norm.cpp ---
@@ -86,8 +86,8 @@ Variable attention(const Variable& q, const Variable& k, const Variable& v, cons
 // --- ops_loss.cpp ---
 
 /// Mean over the targets that are not -1 of -log softmax(softcap(x wᵀ))[target]: x (N, C), w (V,
-/// C), targets i32 (N); one number of the compute type. cap 0: none. Works through the rows in
-/// chunks of rows_at_once, gradient included, so that the (N, V) logits never exist whole.
+/// C), targets i32 (N) on the host; one number of the compute type. cap 0: none. Works through the
+/// rows in chunks of rows_at_once, gradient included, so that the (N, V) logits never exist whole.
 Variable linear_cross_entropy(const Variable& x, const Variable& w, const Tensor& targets,
                               double cap = 0, int64_t rows_at_once = 1024);
 

@@ -27,11 +27,10 @@ class ChunkedHead {
     }
   }
 
-  /// Sum of the chunk's losses; gradients are scaled by `scale`.
-  double run(int64_t begin, int64_t end, const Tensor& targets, double scale) {
+  /// Gradients are scaled by `scale`.
+  void run(int64_t begin, int64_t end, const Tensor& targets, double scale, Tensor losses) {
     const Tensor rows = x_.rows(begin, end);
     Tensor logits = Tensor::empty({end - begin, w_.dim(0)}, compute_, x_.device());
-    Tensor losses = Tensor::empty({end - begin}, compute_, x_.device());
     kernels_.matmul(rows, Transpose::no, w_, Transpose::yes, {logits});
     if (cap_ > 0) {
       kernels_.softcap(logits, cap_, logits);
@@ -41,7 +40,6 @@ class ChunkedHead {
     if (dlogits.defined()) {
       backward(rows, logits, dlogits, begin, end);
     }
-    return sum(losses);
   }
 
   Tensor dx, dw;
@@ -72,16 +70,6 @@ class ChunkedHead {
     kernels_.matmul(dlogits, Transpose::yes, rows, Transpose::no, {dw, begin > 0});
   }
 
-  double sum(const Tensor& losses) const {
-    double total = 0;
-    if (compute_ == DType::f64) {
-      for (const double loss : losses.to_vector<double>()) total += loss;
-    } else {
-      for (const float loss : losses.to_vector<float>()) total += loss;
-    }
-    return total;
-  }
-
   const Tensor x_, w_;
   const double cap_;
   const DType compute_;
@@ -93,29 +81,33 @@ class ChunkedHead {
 Variable linear_cross_entropy(const Variable& x, const Variable& w, const Tensor& targets,
                               double cap, int64_t rows_at_once) {
   check(x.shape().rank() == 2 && w.shape().rank() == 2 && x.dim(1) == w.dim(1) &&
-            targets.numel() == x.dim(0),
-        "[cross_entropy] x (N, C), w (V, C) and N targets are needed: got {}, {} and {}", x.shape(),
-        w.shape(), targets.numel());
+            targets.numel() == x.dim(0) && targets.device() == kCpu,
+        "[cross_entropy] x (N, C), w (V, C) and N targets on the cpu are needed: got {}, {} and {} "
+        "on {}",
+        x.shape(), w.shape(), targets.numel(), targets.device());
   check(rows_at_once > 0, "[cross_entropy] rows_at_once must be positive: got {}", rows_at_once);
-  const std::vector<int32_t> host = targets.to_vector<int32_t>();
-  for (const int32_t t : host) {
+  const auto* first = targets.data<int32_t>();
+  const std::span<const int32_t> all(first, first + targets.numel());
+  for (const int32_t t : all) {
     check(t >= -1 && t < w.dim(0), "[cross_entropy] targets must be in -1..{}: got {}",
           w.dim(0) - 1, t);
   }
-  const auto counted = std::count_if(host.begin(), host.end(), [](int32_t t) { return t >= 0; });
+  const auto counted = std::ranges::count_if(all, [](int32_t t) { return t >= 0; });
   check(counted > 0, "[cross_entropy] no row has a target");
   const double scale = 1.0 / static_cast<double>(counted);
   ChunkedHead head(x, w, cap, recording() && (x.requires_grad() || w.requires_grad()));
-  double total = 0;
+  const Tensor there = targets.to(x.device());
+  const Tensor losses = Tensor::empty({x.dim(0)}, compute_type(x.dtype()), x.device());
   for (int64_t begin = 0; begin < x.dim(0); begin += rows_at_once) {
-    total += head.run(begin, std::min(begin + rows_at_once, x.dim(0)), targets, scale);
+    const int64_t end = std::min(begin + rows_at_once, x.dim(0));
+    head.run(begin, end, there, scale, losses.rows(begin, end));
   }
-  Tensor loss = Tensor::empty({}, compute_type(x.dtype()), x.device());
-  backend(x.device()).fill(loss, total * scale);
+  Tensor loss = Tensor::empty({}, losses.dtype(), x.device());
+  backend(x.device()).sum(losses, scale, loss);
   // Gradients were made with the logits at hand; what is left is the upstream factor, 1 in ordinary
   // training.
   return record("cross_entropy", loss, {x, w}, [dx = head.dx, dw = head.dw](Gradients& g) {
-    const double upstream = g.of().item();
+    const double upstream = g.of_one() ? 1.0 : g.of().item();
     for (auto [input, gradient] : {std::pair(0, dx), std::pair(1, dw)}) {
       if (upstream != 1.0) {
         backend(gradient.device()).scale(gradient, upstream, {gradient});

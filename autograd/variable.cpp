@@ -127,10 +127,14 @@ void Variable::backward(const LeafDone& leaf_done) const {
         shape());
   Tensor one = Tensor::empty(shape(), dtype(), device());
   kernels::backend(device()).fill(one, 1.0);
-  backward(one, leaf_done);
+  walk(one, true, leaf_done);
 }
 
 void Variable::backward(const Tensor& upstream, const LeafDone& leaf_done) const {
+  walk(upstream, false, leaf_done);
+}
+
+void Variable::walk(const Tensor& upstream, bool is_one, const LeafDone& leaf_done) const {
   check(requires_grad() && state_->producer != nullptr,
         "[backward] nothing was recorded for this variable: no input requires a gradient, or "
         "recording was off");
@@ -163,7 +167,8 @@ void Variable::backward(const Tensor& upstream, const LeafDone& leaf_done) const
       const auto output = weak.lock();
       output_grads.push_back(output == nullptr ? Tensor() : std::exchange(output->grad, Tensor()));
     }
-    Gradients gradients(std::move(output_grads), node.inputs);
+    const bool of_one = is_one && &node == state_->producer.get() && output_grads.size() == 1;
+    Gradients gradients(std::move(output_grads), node.inputs, of_one);
     node.backward(gradients);
     gradients.finish();
     for (const Variable& input : node.inputs) {

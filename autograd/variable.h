@@ -89,6 +89,8 @@ class Variable {
   friend class Gradients;
   friend std::vector<Variable> record_always(const char*, std::vector<Tensor>,
                                              std::vector<Variable>, Backward);
+  /// backward(); `is_one`: the upstream gradient is known to be 1.
+  void walk(const Tensor& upstream, bool is_one, const LeafDone& leaf_done) const;
   State& state() const;  // of a leaf, or of what was recorded
 
   Tensor value_;
@@ -101,6 +103,9 @@ class Gradients {
  public:
   /// Gradient of output i; absent when nothing used that output.
   const Tensor& of(size_t output = 0) const { return outputs_[output]; }
+  /// Whether of() is known to be 1, being that of the number that is differentiated: to read it
+  /// would be to wait for the device.
+  bool of_one() const { return of_one_; }
   /// Buffer for the gradient of input i, of the input's shape and type: to be overwritten at the
   /// first write and added to afterwards. Not wanted when the input needs none.
   kernels::Into into(size_t input);
@@ -110,12 +115,13 @@ class Gradients {
 
  private:
   friend class Variable;
-  Gradients(std::vector<Tensor> outputs, std::vector<Variable>& inputs)
-      : outputs_(std::move(outputs)), inputs_(inputs) {}
+  Gradients(std::vector<Tensor> outputs, std::vector<Variable>& inputs, bool of_one)
+      : outputs_(std::move(outputs)), inputs_(inputs), of_one_(of_one) {}
   /// Adds what into() kept apart.
   void finish();
   std::vector<Tensor> outputs_;
   std::vector<Variable>& inputs_;
+  bool of_one_;
   /// Gradients of inputs that are the same variable as an earlier one.
   std::vector<std::pair<size_t, Tensor>> apart_;
 };

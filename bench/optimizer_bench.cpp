@@ -21,7 +21,8 @@ void add_size(const Size& s) {
     for (int64_t i = 0; i < s.tensors; ++i) {
       gradients.push_back(normal(s.shape, DType::f32));
     }
-    return Work{[=] { cpu.sum_of_squares(gradients); }, 4 * parameters};
+    Tensor sum = Tensor::empty({}, DType::f64);
+    return Work{[=]() mutable { cpu.sum_of_squares(gradients, sum); }, 4 * parameters};
   });
   add(fmt::format("adamw/{}", s.name), [=] {
     std::vector<kernels::AdamWTensors> tensors;
@@ -31,7 +32,8 @@ void add_size(const Size& s) {
       cpu.fill(v, 1.0);  // means of squares
       tensors.push_back({draw(), draw(), draw(), v, 0.1});
     }
-    const kernels::AdamWStep step{1e-3, 0.9, 0.95, 1e-8, 1, 1.0};
+    const kernels::AdamWStep step{1e-3, 0.9, 0.95,
+                                  1e-8, 1,   Tensor::from(std::vector<double>{1}, {})};
     return Work{[=] { cpu.adamw(tensors, step); }, 4 * 4 * parameters};
   });
 }

@@ -4,6 +4,7 @@
 #include <CLI/App.hpp>
 
 #include "configs/nearest.h"
+#include "kernels/backend.h"
 #include "kernels/threads.h"
 #include "tensor/check.h"
 
@@ -54,12 +55,12 @@ std::string version_text() {
   const int cores = kernels::available_cores();
   return fmt::format(
       "headroom {}\n"
-      "backends      cpu\n"
+      "backends      {}\n"
       "instructions  {}{}\n"
       "matmul        {}\n"
       "workers       {}\n"
       "threads       {} of {} core{}\n",
-      HEADROOM_VERSION, kernels::simd_name(),
+      HEADROOM_VERSION, fmt::join(kernels::backend_versions(), ", "), kernels::simd_name(),
       kernels::has_native_bf16() ? ", native bf16" : ", no native bf16", kernels::gemm_name(),
       kernels::mpi_name().empty() ? "one: built without MPI" : kernels::mpi_name(),
       kernels::threads(), cores, cores == 1 ? "" : "s");

@@ -1,6 +1,19 @@
-# Finds what the kernels for NVIDIA GPUs are built with, wherever it usually is: the folder of the CUDA Toolkit, NVIDIA's
-# and Debian's packages, and the wheels of a Python environment (site-packages/nvidia/cu13). Says in one line what was
-# found and what that switches on.
+# Whether the program computes on NVIDIA GPUs too (HEADROOM_WITH_CUDA), and what for that is found, wherever it usually
+# is: the folder of the CUDA Toolkit, NVIDIA's and Debian's packages, and the wheels of a Python environment
+# (site-packages/nvidia/cu13). Says in one line what was found and what that switches on.
+set(HEADROOM_WITH_CUDA OFF)
+if(NOT HEADROOM_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "HEADROOM_CUDA=${HEADROOM_CUDA}: give AUTO, ON or OFF")
+endif()
+if(HEADROOM_CUDA STREQUAL "OFF")
+  return()
+endif()
+# The driver makes this file: kernels take minutes to compile, which a machine without a GPU need not spend.
+if(HEADROOM_CUDA STREQUAL "AUTO" AND NOT EXISTS /dev/nvidiactl)
+  message(STATUS "CUDA: no NVIDIA GPU on this machine, so the program computes on the CPU (HEADROOM_CUDA=ON builds it all the same)")
+  return()
+endif()
+
 set(wheels "")
 find_program(HEADROOM_PYTHON python3)
 if(HEADROOM_PYTHON)
@@ -17,8 +30,13 @@ find_library(HEADROOM_CUBLASLT NAMES cublasLt libcublasLt.so.13 HINTS ${toolkit}
 mark_as_advanced(HEADROOM_PYTHON HEADROOM_NVCC HEADROOM_CUBLASLT_INCLUDE HEADROOM_CUBLASLT)
 foreach(part NVCC CUBLASLT_INCLUDE CUBLASLT)
   if(NOT HEADROOM_${part})
-    message(FATAL_ERROR "HEADROOM_CUDA=ON: nvcc is ${HEADROOM_NVCC}, cublasLt.h is in ${HEADROOM_CUBLASLT_INCLUDE}, its library "
-                        "is ${HEADROOM_CUBLASLT}; install the CUDA Toolkit 13, or point CUDACXX at its nvcc")
+    set(missing "nvcc is ${HEADROOM_NVCC}, cublasLt.h is in ${HEADROOM_CUBLASLT_INCLUDE}, its library is ${HEADROOM_CUBLASLT}: "
+                "install the CUDA Toolkit 13, or point CUDACXX at its nvcc")
+    if(HEADROOM_CUDA STREQUAL "ON")
+      message(FATAL_ERROR "HEADROOM_CUDA=ON: " ${missing})
+    endif()
+    message(STATUS "CUDA: this machine has a GPU, but the program computes on the CPU only: " ${missing})
+    return()
   endif()
 endforeach()
 
@@ -32,5 +50,6 @@ if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
-message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} with cuBLASLt: the kernels for GPUs are built for "
-               "${CMAKE_CUDA_ARCHITECTURES}; the program does not use them yet")
+set(HEADROOM_WITH_CUDA ON)
+message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} with cuBLASLt: the program computes on NVIDIA GPUs too, with code for "
+               "${CMAKE_CUDA_ARCHITECTURES}")

@@ -60,10 +60,11 @@ class Training {
       forward.push_back(milliseconds(
           [&] { loss = model_.loss(batch_.tokens, batch_.targets, {.dtype = dtype_}); }));
       backward.push_back(milliseconds([&] { loss.backward(); }));
-      clip.push_back(milliseconds([&] { optimizer_.gradient_norm(); }));
-      adamw.push_back(milliseconds([&] { optimizer_.update(++step_, 1.0, 1.0); }));
+      Tensor squares;
+      clip.push_back(milliseconds([&] { squares = optimizer_.gradient_squares(); }));
+      adamw.push_back(milliseconds([&] { optimizer_.update(++step_, 1.0, {squares}); }));
       if (muon != nullptr) {
-        muon_update.push_back(milliseconds([&] { muon->update(step_, 1.0, 1.0); }));
+        muon_update.push_back(milliseconds([&] { muon->update(step_, 1.0, {squares}); }));
       }
     }
     optimizer_.clear_gradients();

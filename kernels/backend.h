@@ -13,6 +13,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "tensor/rng.h"
 #include "tensor/tensor.h"
@@ -103,7 +105,12 @@ struct AdamWTensors {
 struct AdamWStep {
   double lr, beta1, beta2, eps;
   int64_t step;       // from 1, for the bias corrections
-  double grad_scale;  // multiplies every gradient first (clipping)
+  Tensor grad_scale;  // as clip_scale() leaves it
+};
+
+/// One matrix as Muon sees it (train/optimizer.h); all tensors have its shape and compute type.
+struct MuonTensors {
+  Tensor param, grad, momentum;
 };
 
 /// The largest of some numbers.
@@ -117,6 +124,10 @@ struct Largest {
 class Backend {
  public:
   virtual ~Backend() = default;
+
+  /// Returns when the device has done all that was asked of it. A GPU goes on by itself after a
+  /// kernel is asked for; what is copied from it is waited for without this.
+  virtual void wait() = 0;
 
   // --- elementwise ---
   virtual void fill(Tensor& x, double value) = 0;
@@ -219,6 +230,9 @@ class Backend {
   /// be logits itself.
   virtual void cross_entropy(const Tensor& logits, const Tensor& targets, double scale,
                              Tensor& losses, Tensor& dlogits) = 0;
+  /// total () = factor * the sum of x, both of the compute type; summed in f64, in an order that
+  /// depends only on the shape.
+  virtual void sum(const Tensor& x, double factor, Tensor& total) = 0;
 
   // --- choosing tokens ---
   /// The largest of x (V), of the compute type.
@@ -227,14 +241,34 @@ class Backend {
   virtual void exp_weights(const Tensor& x, double shift, double divisor, Tensor& y) = 0;
 
   // --- optimizers ---
-  /// Sum of squares over all tensors, in f64, in an order that depends only on the shapes.
-  virtual double sum_of_squares(std::span<const Tensor> tensors) = 0;
+  // What gradients amount to stays on the device: no update waits for the host to have read it.
+  /// sum (), f64 = the sum of squares over all tensors, in an order that depends only on the
+  /// shapes.
+  virtual void sum_of_squares(std::span<const Tensor> tensors, Tensor& sum) = 0;
+  /// scale (), f64 = what gradients that are sums over `count` batches are to be multiplied by,
+  /// their sum of squares being given: the mean of the batches, clipped to a norm of max_norm by
+  /// min(1, max_norm / (norm + 1e-6)), PyTorch's rule; max_norm 0: not clipped. NaN when the sum is
+  /// not finite, and then the kernels below leave everything as it is.
+  virtual void clip_scale(const Tensor& sum_of_squares, double count, double max_norm,
+                          Tensor& scale) = 0;
   /// AdamW with decoupled decay (Loshchilov and Hutter, arXiv 1711.05101), all tensors in one
   /// sweep.
   virtual void adamw(std::span<const AdamWTensors> tensors, const AdamWStep& step) = 0;
+  /// momentum = mu momentum + g and directions[i] = g + mu momentum (Nesterov's), for g =
+  /// grad_scale grad; directions (matrices, rows, columns).
+  virtual void muon_directions(std::span<const MuonTensors> matrices, double mu,
+                               const Tensor& grad_scale, Tensor& directions) = 0;
+  /// y[i] = x[i] / (|x[i]| + eps), the Frobenius norm, for x and y (matrices, rows, columns).
+  virtual void unit_matrices(const Tensor& x, double eps, Tensor& y) = 0;
+  /// param = keep param - rate directions[i].
+  virtual void muon_update(std::span<const MuonTensors> matrices, const Tensor& directions,
+                           double keep, double rate, const Tensor& grad_scale) = 0;
 };
 
-/// The backend of a device. Throws when this build has none for it.
+/// The backend of a device. Throws InputError when this build has none for it, or this machine no
+/// such device.
 Backend& backend(Device device);
+/// A line for each backend of this build: its name, and the libraries it computes with.
+std::vector<std::string> backend_versions();
 
 }  // namespace headroom::kernels

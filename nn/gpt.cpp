@@ -118,7 +118,7 @@ Variable GPT::hidden(const Tensor& tokens, const Pass& pass) const {
           Tensor::from(std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(T)), {B});
     }
   }
-  const Positions where = positions(config_, B, T, run, tokens.device());
+  const Positions where = positions(config_, B, T, run, device());
   Variable x = embed_tokens_.forward(tokens, run.dtype);
   if (embed_positions_ != nullptr) {
     x = autograd::add(x, embed_positions_->forward(where.index.reshape({B, T}), run.dtype));

@@ -160,6 +160,7 @@ TEST(Engine, AnOverfittedModelRecitesItsText) {
     auto targets = std::vector<int32_t>(text.begin() + 1, text.end());
     targets.push_back(-1);
     double loss = 0;
+    const Tensor unscaled = Tensor::from(std::vector<double>{1}, {});
     for (int64_t step = 1; step <= 150; ++step) {
       const auto mean = model.loss(Tensor::from(text, {1, 48}), Tensor::from(targets, {1, 48}), {});
       mean.backward();
@@ -168,7 +169,7 @@ TEST(Engine, AnOverfittedModelRecitesItsText) {
       for (size_t i = 0; i < parameters.size(); ++i) {
         tensors[i].grad = parameters[i].value.grad();
       }
-      kernels::backend(kCpu).adamw(tensors, {0.01, 0.9, 0.95, 1e-8, step, 1.0});
+      kernels::backend(kCpu).adamw(tensors, {0.01, 0.9, 0.95, 1e-8, step, unscaled});
       for (const nn::Parameter& p : parameters) {
         nn::Variable(p.value).clear_grad();
         nn::Variable(p.value).changed();

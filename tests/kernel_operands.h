@@ -17,6 +17,7 @@
 
 #include "kernels/backend.h"
 #include "tests/golden.h"
+#include "tests/test_device.h"
 
 namespace headroom::testing {
 
@@ -59,6 +60,16 @@ struct Operand {
   double operator[](int64_t i) const { return exact[static_cast<size_t>(i)]; }
 };
 
+/// The same with its tensor on the tested device.
+struct DeviceOperand : Operand {
+  DeviceOperand(DType type, const std::vector<double>& values, const Shape& shape)
+      : Operand(type, values, shape) {
+    tensor = there(tensor);
+  }
+  DeviceOperand(DType type, const Shape& shape, std::mt19937& random)
+      : DeviceOperand(type, normals(shape.numel(), random), shape) {}
+};
+
 using Elements = std::function<double(int64_t)>;  // what element i should be
 
 /// Every element within bound * max(1, |expected|); an expected infinity exactly.
@@ -81,19 +92,19 @@ inline void expect_output(DType type, const Shape& shape,
                           const Elements& expected, double bound, const std::string& what,
                           bool adds = true) {
   const std::vector<double> nan(static_cast<size_t>(shape.numel()), std::nan(""));
-  const Tensor fresh = as(type, nan, shape);
+  const Tensor fresh = there(as(type, nan, shape));
   run({fresh, false});
   expect_elements(fresh, expected, bound, what);
   if (adds) {
     std::mt19937 random(99);
-    const Operand before(type, shape, random);
+    const DeviceOperand before(type, shape, random);
     run({before.tensor, true});
     expect_elements(
         before.tensor, [&](int64_t i) { return before[i] + expected(i); }, bound, what + " added");
   }
 }
 
-/// Whether a kernel gives the same bits with 1, 2 and 5 threads.
+/// Whether a kernel gives the same bits with 1, 2 and 5 threads; on a GPU, each time.
 inline void expect_same_for_any_threads(const std::function<std::vector<Tensor>()>& run) {
   const int before = omp_get_max_threads();
   omp_set_num_threads(1);
@@ -104,7 +115,7 @@ inline void expect_same_for_any_threads(const std::function<std::vector<Tensor>(
     ASSERT_EQ(together.size(), alone.size());
     for (size_t i = 0; i < alone.size(); ++i) {
       ASSERT_EQ(together[i].nbytes(), alone[i].nbytes());
-      EXPECT_EQ(std::memcmp(together[i].raw(), alone[i].raw(), alone[i].nbytes()), 0)
+      EXPECT_EQ(std::memcmp(here(together[i]).raw(), here(alone[i]).raw(), alone[i].nbytes()), 0)
           << "result " << i << " with " << threads << " threads";
     }
   }

@@ -16,39 +16,39 @@ using Sizes = std::pair<int64_t, int64_t>;  // rows, width
 class Elementwise : public ::testing::TestWithParam<Precision> {
  protected:
   DType type() const { return GetParam().type; }
-  Operand draw(const Shape& shape) { return {type(), shape, random_}; }
+  DeviceOperand draw(const Shape& shape) { return {type(), shape, random_}; }
   void expect_map(int64_t n, const std::function<void(const Into&)>& run, const Elements& expected,
                   const char* what, bool adds = true) const {
     expect_output(type(), {n}, run, expected, GetParam().tolerance, what, adds);
   }
 
-  Backend& cpu_ = kernels::backend(kCpu);
+  Backend& kernels_ = test_backend();
   std::mt19937 random_{2};
 };
 
 TEST_P(Elementwise, FillScaleAddAndBias) {
   for (const int64_t n : kLengths) {
-    const Operand a = draw({n}), b = draw({n});
+    const DeviceOperand a = draw({n}), b = draw({n});
     Tensor filled = draw({n}).tensor;
-    cpu_.fill(filled, 1.0 / 3);
+    kernels_.fill(filled, 1.0 / 3);
     expect_elements(
         filled, [](int64_t) { return 1.0 / 3; }, GetParam().tolerance, "fill");
     expect_map(
-        n, [&](const Into& y) { cpu_.scale(a.tensor, -1.7, y); },
+        n, [&](const Into& y) { kernels_.scale(a.tensor, -1.7, y); },
         [&](int64_t i) { return -1.7 * a[i]; }, "scale");
     expect_map(
         n,
         [&](const Into& y) {
           Tensor out = y.tensor;
-          cpu_.add(a.tensor, b.tensor, out);
+          kernels_.add(a.tensor, b.tensor, out);
         },
         [&](int64_t i) { return a[i] + b[i]; }, "add", false);
   }
   for (const Sizes& sizes : {Sizes{1, 1}, {3, 17}, {65, 3}, {500, 130}}) {
     const int64_t rows = sizes.first, width = sizes.second;
-    const Operand x = draw({rows, width}), bias(compute_type(type()), {width}, random_);
+    const DeviceOperand x = draw({rows, width}), bias(compute_type(type()), {width}, random_);
     Tensor sum = x.tensor.clone();
-    cpu_.add_bias(sum, bias.tensor);
+    kernels_.add_bias(sum, bias.tensor);
     expect_elements(
         sum, [&](int64_t i) { return x[i] + bias[i % width]; }, GetParam().tolerance, "add_bias");
   }
@@ -56,16 +56,16 @@ TEST_P(Elementwise, FillScaleAddAndBias) {
 
 TEST_P(Elementwise, SoftCap) {
   for (const int64_t n : kLengths) {
-    const Operand x = draw({n}), dy = draw({n});
+    const DeviceOperand x = draw({n}), dy = draw({n});
     expect_map(
         n,
         [&](const Into& y) {
           Tensor out = y.tensor;
-          cpu_.softcap(x.tensor, 1.5, out);
+          kernels_.softcap(x.tensor, 1.5, out);
         },
         [&](int64_t i) { return 1.5 * std::tanh(x[i] / 1.5); }, "softcap", false);
     expect_map(
-        n, [&](const Into& dx) { cpu_.softcap_backward(x.tensor, 1.5, dy.tensor, dx); },
+        n, [&](const Into& dx) { kernels_.softcap_backward(x.tensor, 1.5, dy.tensor, dx); },
         [&](int64_t i) { return dy[i] * (1 - x[i] * x[i] / 2.25); }, "softcap_backward");
   }
 }
@@ -107,17 +107,17 @@ TEST_P(Elementwise, Activations) {
        {Activation::gelu_tanh, Activation::gelu_erf, Activation::relu_squared}) {
     for (const int64_t n : kLengths) {
       for (const bool large : {false, true}) {
-        const Operand x(type(), inputs(n, large, random_), {n}), dy = draw({n});
+        const DeviceOperand x(type(), inputs(n, large, random_), {n}), dy = draw({n});
         const std::string what = fmt::format("activation {}{}", static_cast<int>(kind), large);
         expect_map(
             n,
             [&](const Into& y) {
               Tensor out = y.tensor;
-              cpu_.activation(kind, x.tensor, out);
+              kernels_.activation(kind, x.tensor, out);
             },
             [&](int64_t i) { return value(kind, x[i]); }, what.c_str(), false);
         expect_map(
-            n, [&](const Into& dx) { cpu_.activation_backward(kind, x.tensor, dy.tensor, dx); },
+            n, [&](const Into& dx) { kernels_.activation_backward(kind, x.tensor, dy.tensor, dx); },
             [&](int64_t i) { return dy[i] * slope(kind, x[i]); }, what.c_str());
       }
     }
@@ -127,19 +127,20 @@ TEST_P(Elementwise, Activations) {
 TEST_P(Elementwise, Swiglu) {
   for (const int64_t n : kLengths) {
     for (const bool large : {false, true}) {
-      const Operand gate(type(), inputs(n, large, random_), {n}), up = draw({n}), dy = draw({n});
+      const DeviceOperand gate(type(), inputs(n, large, random_), {n}), up = draw({n}),
+                                                                        dy = draw({n});
       expect_map(
           n,
           [&](const Into& y) {
             Tensor out = y.tensor;
-            cpu_.swiglu(gate.tensor, up.tensor, out);
+            kernels_.swiglu(gate.tensor, up.tensor, out);
           },
           [&](int64_t i) { return gate[i] * sigmoid(gate[i]) * up[i]; }, "swiglu", false);
-      const Tensor other = Tensor::empty({n}, type());
+      const Tensor other = there(Tensor::empty({n}, type()));
       expect_map(
           n,
           [&](const Into& dgate) {
-            cpu_.swiglu_backward(gate.tensor, up.tensor, dy.tensor, dgate, {other, false});
+            kernels_.swiglu_backward(gate.tensor, up.tensor, dy.tensor, dgate, {other, false});
           },
           [&](int64_t i) {
             const double s = sigmoid(gate[i]);
@@ -149,7 +150,7 @@ TEST_P(Elementwise, Swiglu) {
       expect_map(
           n,
           [&](const Into& dup) {
-            cpu_.swiglu_backward(gate.tensor, up.tensor, dy.tensor, {other, false}, dup);
+            kernels_.swiglu_backward(gate.tensor, up.tensor, dy.tensor, {other, false}, dup);
           },
           [&](int64_t i) { return dy[i] * gate[i] * sigmoid(gate[i]); }, "dup");
     }
@@ -161,9 +162,9 @@ TEST_P(Elementwise, DropoutKeepsOrDropsByTheStreamAlone) {
   constexpr double p = 0.25;
   for (const int64_t n : kLengths) {
     for (const int64_t first : {0, 3}) {
-      const Operand x = draw({n});
+      const DeviceOperand x = draw({n});
       expect_map(
-          n, [&](const Into& y) { cpu_.dropout(x.tensor, p, stream, first, y); },
+          n, [&](const Into& y) { kernels_.dropout(x.tensor, p, stream, first, y); },
           [&](int64_t i) {
             const auto at = static_cast<uint64_t>(first + i);
             const bool kept = stream.block(at / 4)[at % 4] >= p * 0x1p32;
@@ -177,7 +178,7 @@ TEST_P(Elementwise, DropoutKeepsOrDropsByTheStreamAlone) {
 TEST_P(Elementwise, ColumnSums) {
   for (const Sizes& sizes : {Sizes{1, 1}, {3, 17}, {65, 3}, {17, 65}, {300, 200}}) {
     const int64_t rows = sizes.first, width = sizes.second;
-    const Operand x = draw({rows, width});
+    const DeviceOperand x = draw({rows, width});
     const auto expected = [&](int64_t c) {
       double sum = 0;
       for (int64_t r = 0; r < rows; ++r) sum += x[r * width + c];
@@ -185,24 +186,24 @@ TEST_P(Elementwise, ColumnSums) {
     };
     // The sum is of the compute type: bf16 is rounded nowhere.
     expect_output(
-        compute_type(type()), {width}, [&](const Into& out) { cpu_.sum_rows(x.tensor, out); },
+        compute_type(type()), {width}, [&](const Into& out) { kernels_.sum_rows(x.tensor, out); },
         expected, type() == DType::f64 ? 1e-13 : 1e-5, "sum_rows");
   }
 }
 
 TEST_P(Elementwise, DoesNotDependOnTheNumberOfThreads) {
-  const Operand x = draw({300, 201}), y = draw({300, 201});
+  const DeviceOperand x = draw({300, 201}), y = draw({300, 201});
   const RandomStream stream(5, "mask");
   expect_same_for_any_threads([&] {
     std::vector<Tensor> results;
     const auto fresh = [&](const Shape& shape, DType dtype) -> Tensor& {
-      return results.emplace_back(Tensor::zeros(shape, dtype));
+      return results.emplace_back(there(Tensor::zeros(shape, dtype)));
     };
-    cpu_.add(x.tensor, y.tensor, fresh(x.tensor.shape(), type()));
-    cpu_.activation(Activation::gelu_tanh, x.tensor, fresh(x.tensor.shape(), type()));
-    cpu_.swiglu(x.tensor, y.tensor, fresh(x.tensor.shape(), type()));
-    cpu_.dropout(x.tensor, 0.3, stream, 1, {fresh(x.tensor.shape(), type()), false});
-    cpu_.sum_rows(x.tensor, {fresh({201}, compute_type(type())), false});
+    kernels_.add(x.tensor, y.tensor, fresh(x.tensor.shape(), type()));
+    kernels_.activation(Activation::gelu_tanh, x.tensor, fresh(x.tensor.shape(), type()));
+    kernels_.swiglu(x.tensor, y.tensor, fresh(x.tensor.shape(), type()));
+    kernels_.dropout(x.tensor, 0.3, stream, 1, {fresh(x.tensor.shape(), type()), false});
+    kernels_.sum_rows(x.tensor, {fresh({201}, compute_type(type())), false});
     return results;
   });
 }
@@ -216,19 +217,19 @@ TEST(Cast, RoundsOnceToNearestEven) {
   const std::vector<DType> types = {DType::f64, DType::f32, DType::bf16, DType::f16};
   const auto with = [](DType type, const std::vector<double>& values) {
     const Shape shape{static_cast<int64_t>(values.size())};
-    if (type != DType::f16) return as(type, values, shape);
+    if (type != DType::f16) return there(as(type, values, shape));
     std::vector<f16> halves;
     for (const double x : values) halves.emplace_back(static_cast<float>(x));
-    return Tensor::from(halves, shape);
+    return there(Tensor::from(halves, shape));
   };
   for (const DType from : types) {
     for (const DType to : types) {
       for (const int64_t n : kLengths) {
         const Tensor x = with(from, normals(n, random));
         Tensor y = with(to, std::vector<double>(static_cast<size_t>(n), std::nan("")));
-        kernels::backend(kCpu).cast(x, y);
+        test_backend().cast(x, y);
         const Tensor expected = with(to, to_doubles(x));
-        ASSERT_EQ(std::memcmp(y.raw(), expected.raw(), y.nbytes()), 0)
+        ASSERT_EQ(std::memcmp(here(y).raw(), here(expected).raw(), y.nbytes()), 0)
             << name_of(from) << " to " << name_of(to) << ", " << n;
       }
     }
@@ -238,10 +239,10 @@ TEST(Cast, RoundsOnceToNearestEven) {
   const std::vector<double> special = {1 + 0x1p-8, 1 + 3 * 0x1p-8, -1 - 0x1p-8, 0.0,
                                        inf,        -inf,           3.4e38,      0x1p-130};
   const std::vector<double> rounded = {1.0, 1 + 0x1p-6, -1.0, 0.0, inf, -inf, inf, 0x1p-130};
-  Tensor y = Tensor::zeros({8}, DType::bf16);
-  kernels::backend(kCpu).cast(as(DType::f32, special, {8}), y);
+  Tensor y = there(Tensor::zeros({8}, DType::bf16));
+  test_backend().cast(there(as(DType::f32, special, {8})), y);
   EXPECT_EQ(to_doubles(y), rounded);
-  kernels::backend(kCpu).cast(as(DType::f32, std::vector<double>(8, std::nan("")), {8}), y);
+  test_backend().cast(there(as(DType::f32, std::vector<double>(8, std::nan("")), {8})), y);
   for (const double x : to_doubles(y)) EXPECT_TRUE(std::isnan(x));
 }
 

@@ -15,7 +15,7 @@ std::ostream& operator<<(std::ostream& out, const Types& t) { return out << t.na
 
 /// op(x)(row, column) of a stored matrix.
 struct Matrix {
-  Operand stored;
+  DeviceOperand stored;
   int64_t rows, columns;
   bool turned;
   Matrix(DType type, int64_t r, int64_t c, Transpose t, std::mt19937& random)
@@ -46,7 +46,7 @@ class Matmul : public ::testing::TestWithParam<Types> {
         expect_output(
             GetParam().result, {m, n},
             [&](const Into& out) {
-              kernels::backend(kCpu).matmul(a.stored.tensor, ta, b.stored.tensor, tb, out);
+              test_backend().matmul(a.stored.tensor, ta, b.stored.tensor, tb, out);
             },
             expected, bound(k), fmt::format("k {} ta {} tb {}", k, a.turned, b.turned));
       }
@@ -63,7 +63,7 @@ class Matmul : public ::testing::TestWithParam<Types> {
         }
         const auto stacked = [stack](const std::vector<Matrix>& matrices) {
           const Tensor& one = matrices[0].stored.tensor;
-          Tensor all = Tensor::empty({stack, one.dim(0), one.dim(1)}, one.dtype());
+          Tensor all = there(Tensor::empty({stack, one.dim(0), one.dim(1)}, one.dtype()));
           for (int64_t i = 0; i < stack; ++i) {
             const Tensor& from = matrices[static_cast<size_t>(i)].stored.tensor;
             all.rows(i, i + 1).copy_from(from.reshape({1, one.dim(0), one.dim(1)}));
@@ -79,9 +79,7 @@ class Matmul : public ::testing::TestWithParam<Types> {
         };
         expect_output(
             GetParam().result, {stack, m, n},
-            [&](const Into& out) {
-              kernels::backend(kCpu).matmul(stacked(a), ta, stacked(b), tb, out);
-            },
+            [&](const Into& out) { test_backend().matmul(stacked(a), ta, stacked(b), tb, out); },
             expected, bound(k), fmt::format("ta {} tb {}", a[0].turned, b[0].turned));
       }
     }
@@ -115,6 +113,26 @@ TEST_P(Matmul, OfStacksIsThatOfTheirMatrices) {
 TEST_P(Matmul, OfNothingIsZero) {
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{0, 3, 4}, {3, 0, 4}, {3, 4, 0}}) {
     expect_product(m, n, k);
+  }
+}
+
+/// Rows of a tensor start where its memory does not.
+TEST_P(Matmul, OfUnalignedRows) {
+  const DeviceOperand a(GetParam().operands, {3, 5}, random_),
+      b(GetParam().operands, {5, 2}, random_);
+  for (const int64_t row : {0, 1, 2}) {
+    expect_output(
+        GetParam().result, {1, 2},
+        [&](const Into& out) {
+          test_backend().matmul(a.tensor.rows(row, row + 1), Transpose::no, b.tensor, Transpose::no,
+                                out);
+        },
+        [&](int64_t column) {
+          double sum = 0;
+          for (int64_t j = 0; j < 5; ++j) sum += a[row * 5 + j] * b[j * 2 + column];
+          return sum;
+        },
+        bound(5), "a row");
   }
 }
 

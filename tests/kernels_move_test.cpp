@@ -11,7 +11,7 @@ using kernels::Into;
 class Move : public ::testing::TestWithParam<Precision> {
  protected:
   DType type() const { return GetParam().type; }
-  Backend& cpu_ = kernels::backend(kCpu);
+  Backend& kernels_ = test_backend();
   std::mt19937 random_{4};
 };
 
@@ -25,7 +25,8 @@ TEST_P(Move, CopiesColumnsAndLeavesTheOthersAlone) {
                            {65, 3, 2, 65, 17, 1},
                            {17, 65, 0, 70, 5, 65},
                            {900, 40, 8, 33, 1, 32}}) {
-    const Operand x(type(), {c.rows, c.x_width}, random_), y(type(), {c.rows, c.y_width}, random_);
+    const DeviceOperand x(type(), {c.rows, c.x_width}, random_),
+        y(type(), {c.rows, c.y_width}, random_);
     const auto expected = [&](bool add) {
       return [&, add](int64_t i) {
         const int64_t row = i / c.y_width, column = i % c.y_width - c.y_column;
@@ -34,9 +35,9 @@ TEST_P(Move, CopiesColumnsAndLeavesTheOthersAlone) {
       };
     };
     const Tensor over = y.tensor.clone(), added = y.tensor.clone();
-    cpu_.copy_columns(x.tensor, c.x_column, {over, false}, c.y_column, c.width);
+    kernels_.copy_columns(x.tensor, c.x_column, {over, false}, c.y_column, c.width);
     expect_elements(over, expected(false), 0, "copy_columns");
-    cpu_.copy_columns(x.tensor, c.x_column, {added, true}, c.y_column, c.width);
+    kernels_.copy_columns(x.tensor, c.x_column, {added, true}, c.y_column, c.width);
     expect_elements(added, expected(true), GetParam().tolerance, "copy_columns added");
   }
 }
@@ -45,9 +46,9 @@ TEST_P(Move, SwapsTheFirstTwoAxes) {
   for (const auto& [a, b, width] : std::vector<std::array<int64_t, 3>>{
            {1, 1, 1}, {3, 17, 5}, {65, 3, 1}, {1, 17, 3}, {17, 1, 65}, {3, 900, 17}}) {
     const int64_t A = a, B = b, C = width;
-    const Operand x(type(), {A, B, C}, random_);
+    const DeviceOperand x(type(), {A, B, C}, random_);
     expect_output(
-        type(), {B, A, C}, [&](const Into& y) { cpu_.swap_axes(x.tensor, y); },
+        type(), {B, A, C}, [&](const Into& y) { kernels_.swap_axes(x.tensor, y); },
         [&](int64_t i) {
           const int64_t row = i / (A * C), column = i / C % A;
           return x[(column * B + row) * C + i % C];

@@ -11,21 +11,47 @@ const std::vector<Precision> kParameterTypes(kActivationTypes.begin(),
 
 class OptimizerKernels : public ::testing::TestWithParam<Precision> {
  protected:
-  Operand draw(int64_t n) { return {GetParam().type, {n}, random_}; }
+  DeviceOperand draw(int64_t n) { return {GetParam().type, {n}, random_}; }
   std::mt19937 random_{5};
 };
 
-TEST_P(OptimizerKernels, SumOfSquaresOverSeveralTensors) {
+Tensor squares_of(const std::vector<Tensor>& tensors) {
+  Tensor sum = there(Tensor::zeros({}, DType::f64));
+  test_backend().sum_of_squares(tensors, sum);
+  return sum;
+}
+Tensor scale(double value) { return there(Tensor::from(std::vector<double>{value}, {})); }
+
+/// More tensors than one launch takes on a GPU.
+TEST_P(OptimizerKernels, SumOfSquaresOverManyTensors) {
   std::vector<Tensor> tensors;
   double expected = 0;
-  for (const int64_t n : kLengths) {
-    const Operand x = draw(n);
+  for (int64_t i = 0; i < 70; ++i) {
+    const DeviceOperand x = draw(i < std::ssize(kLengths) ? kLengths[static_cast<size_t>(i)] : i);
     for (const double value : x.exact) expected += value * value;
     tensors.push_back(x.tensor);
-    const double got = kernels::backend(kCpu).sum_of_squares(tensors);
-    EXPECT_NEAR(got, expected, GetParam().tolerance * expected) << n;
+    if (i % 7 == 6) {
+      EXPECT_NEAR(squares_of(tensors).item(), expected, GetParam().tolerance * expected) << i;
+    }
   }
-  EXPECT_EQ(kernels::backend(kCpu).sum_of_squares({}), 0.0);
+  EXPECT_EQ(squares_of({}).item(), 0.0);
+}
+
+/// PyTorch's rule, over the mean of 4 batches; and no step for what is no number.
+TEST(ClipScale, IsThatOfTheMeanGradient) {
+  const auto clip = [](double squares, double count, double most) {
+    Tensor result = scale(0);
+    test_backend().clip_scale(scale(squares), count, most, result);
+    return result.item();
+  };
+  EXPECT_EQ(clip(144, 4, 0), 0.25);
+  EXPECT_EQ(clip(144, 4, 5), 0.25);
+  EXPECT_DOUBLE_EQ(clip(144, 4, 1.5), 1.5 / (3 + 1e-6) / 4);
+  EXPECT_EQ(clip(0, 2, 1), 0.5);
+  for (const double none : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    EXPECT_TRUE(std::isnan(clip(none, 1, 1)));
+    EXPECT_TRUE(std::isnan(clip(none, 1, 0)));
+  }
 }
 
 /// Three steps of several tensors, one of them without decay, by the formulas of Loshchilov and
@@ -35,8 +61,8 @@ TEST_P(OptimizerKernels, AdamWTakesItsPublishedSteps) {
   std::vector<AdamWTensors> tensors;
   std::vector<std::vector<double>> params, m, v;
   for (const int64_t n : kLengths) {
-    const Operand param = draw(n);
-    const Tensor zero = Tensor::zeros({n}, GetParam().type);
+    const DeviceOperand param = draw(n);
+    const Tensor zero = there(Tensor::zeros({n}, GetParam().type));
     tensors.push_back({param.tensor, zero, zero.clone(), zero.clone(), n == 17 ? 0.0 : 0.3});
     params.push_back(param.exact);
     m.emplace_back(static_cast<size_t>(n));
@@ -45,7 +71,7 @@ TEST_P(OptimizerKernels, AdamWTakesItsPublishedSteps) {
   for (int64_t step = 1; step <= 3; ++step) {
     const auto t = static_cast<double>(step);
     for (size_t k = 0; k < tensors.size(); ++k) {
-      const Operand grad = draw(tensors[k].param.numel());
+      const DeviceOperand grad = draw(tensors[k].param.numel());
       tensors[k].grad = grad.tensor;
       for (size_t i = 0; i < params[k].size(); ++i) {
         const double g = kClip * grad.exact[i];
@@ -56,7 +82,7 @@ TEST_P(OptimizerKernels, AdamWTakesItsPublishedSteps) {
                         (std::sqrt(v[k][i] / (1 - std::pow(kBeta2, t))) + kEps);
       }
     }
-    kernels::backend(kCpu).adamw(tensors, {kRate, kBeta1, kBeta2, kEps, step, kClip});
+    test_backend().adamw(tensors, {kRate, kBeta1, kBeta2, kEps, step, scale(kClip)});
     for (size_t k = 0; k < tensors.size(); ++k) {
       const auto expect = [&](const Tensor& actual, const std::vector<double>& expected,
                               const char* what) {
@@ -71,16 +97,87 @@ TEST_P(OptimizerKernels, AdamWTakesItsPublishedSteps) {
   }
 }
 
+/// Two updates of matrices that fill more than one block, by their definitions.
+TEST_P(OptimizerKernels, MuonTurnsGradientsIntoDirections) {
+  constexpr double kMu = 0.9, kScale = 0.5, kKeep = 0.97, kRate = 0.03;
+  constexpr int64_t kRows = 37, kColumns = 65, kSize = kRows * kColumns;
+  std::vector<DeviceOperand> params, momenta;
+  std::vector<std::vector<double>> param, momentum;
+  for (int i = 0; i < 3; ++i) {
+    params.push_back(draw(kSize));
+    momenta.push_back(draw(kSize));
+    param.push_back(params.back().exact);
+    momentum.push_back(momenta.back().exact);
+  }
+  for (int step = 0; step < 2; ++step) {
+    std::vector<kernels::MuonTensors> matrices;
+    std::vector<double> expected;
+    for (size_t i = 0; i < 3; ++i) {
+      const DeviceOperand grad = draw(kSize);
+      matrices.push_back({params[i].tensor, grad.tensor, momenta[i].tensor});
+      for (size_t j = 0; j < param[i].size(); ++j) {
+        const double g = kScale * grad.exact[j];
+        momentum[i][j] = kMu * momentum[i][j] + g;
+        expected.push_back(g + kMu * momentum[i][j]);
+        param[i][j] = kKeep * param[i][j] - kRate * expected.back();
+      }
+    }
+    Tensor directions = there(Tensor::zeros({3, kRows, kColumns}, GetParam().type));
+    test_backend().muon_directions(matrices, kMu, scale(kScale), directions);
+    test_backend().muon_update(matrices, directions, kKeep, kRate, scale(kScale));
+    const auto expect = [](const Tensor& actual, const std::vector<double>& values) {
+      expect_elements(
+          actual, [&](int64_t i) { return values[static_cast<size_t>(i)]; },
+          4 * GetParam().tolerance, "muon");
+    };
+    expect(directions, expected);
+    for (size_t i = 0; i < 3; ++i) {
+      expect(params[i].tensor, param[i]);
+      expect(momenta[i].tensor, momentum[i]);
+    }
+  }
+}
+
+TEST_P(OptimizerKernels, UnitMatricesHaveNormOne) {
+  constexpr double kEps = 1e-3;
+  for (const int64_t width : {1, 17, 300}) {
+    const DeviceOperand x(GetParam().type, {3, 5, width}, random_);
+    Tensor y = there(Tensor::zeros({3, 5, width}, GetParam().type));
+    test_backend().unit_matrices(x.tensor, kEps, y);
+    expect_elements(
+        y,
+        [&](int64_t i) {
+          const int64_t first = i / (5 * width) * 5 * width;
+          double squares = 0;
+          for (int64_t j = first; j < first + 5 * width; ++j) squares += x[j] * x[j];
+          return x[i] / (std::sqrt(squares) + kEps);
+        },
+        GetParam().tolerance, "unit");
+  }
+}
+
+/// A gradient that is no number leaves parameters and state as they are.
+TEST_P(OptimizerKernels, TakeNoStepWithoutAScale) {
+  const DeviceOperand p = draw(65), m = draw(65), v = draw(65);
+  const Tensor grad = there(as(GetParam().type, std::vector<double>(65, std::nan("")), {65}));
+  const Tensor none = scale(std::nan(""));
+  const AdamWTensors tensors[] = {{p.tensor, grad, m.tensor, v.tensor, 0.1}};
+  test_backend().adamw(tensors, {0.01, 0.9, 0.95, 1e-8, 1, none});
+  const kernels::MuonTensors matrices[] = {{p.tensor, grad, m.tensor}};
+  Tensor directions = grad.clone().reshape({1, 5, 13});
+  test_backend().muon_directions(matrices, 0.9, none, directions);
+  test_backend().muon_update(matrices, directions, 0.5, 0.1, none);
+  for (const DeviceOperand* kept : {&p, &m, &v}) EXPECT_EQ(to_doubles(kept->tensor), kept->exact);
+}
+
 TEST_P(OptimizerKernels, DoNotDependOnTheNumberOfThreads) {
-  const Operand param = draw(60001), grad = draw(60001);
+  const DeviceOperand param = draw(60001), grad = draw(60001);
   expect_same_for_any_threads([&] {
-    const Tensor p = param.tensor.clone(), m = Tensor::zeros({60001}, GetParam().type),
+    const Tensor p = param.tensor.clone(), m = there(Tensor::zeros({60001}, GetParam().type)),
                  v = m.clone();
     const AdamWTensors tensors[] = {{p, grad.tensor, m, v, 0.1}};
-    kernels::backend(kCpu).adamw(tensors, {0.01, 0.9, 0.95, 1e-8, 1, 1.0});
-    const Tensor squares[] = {grad.tensor, param.tensor};
-    const std::vector<double> sum = {kernels::backend(kCpu).sum_of_squares(squares)};
-    return std::vector<Tensor>{p, m, v, Tensor::from(sum, {1})};
+    test_backend().adamw(tensors, {0.01, 0.9, 0.95, 1e-8, 1, scale(1)});
+    return std::vector<Tensor>{p, m, v, squares_of({grad.tensor, param.tensor})};
   });
 }
 

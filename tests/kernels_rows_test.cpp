@@ -12,7 +12,8 @@ using kernels::NormKind;
 using kernels::RopeStyle;
 
 using Sizes = std::pair<int64_t, int64_t>;  // rows, width
-const std::vector<Sizes> kSizes = {{1, 3}, {3, 1}, {17, 17}, {3, 65}, {65, 130}, {400, 64}};
+const std::vector<Sizes> kSizes = {{1, 3},    {3, 1},   {17, 17}, {3, 65},
+                                   {65, 130}, {2, 300}, {400, 64}};
 
 /// What a norm computes from one row before its weights, and the gradient through that.
 struct NormRow {
@@ -44,10 +45,10 @@ class Rows : public ::testing::TestWithParam<Precision> {
   double bound() const { return GetParam().tolerance; }
   /// For results of the compute type that are sums over rows of `type`.
   double sum_bound() const { return type() == DType::f64 ? 1e-12 : 2e-5; }
-  Operand draw(const Shape& shape) { return {type(), shape, random_}; }
-  Operand weights(const Shape& shape) { return {compute(), shape, random_}; }
+  DeviceOperand draw(const Shape& shape) { return {type(), shape, random_}; }
+  DeviceOperand weights(const Shape& shape) { return {compute(), shape, random_}; }
 
-  Backend& cpu_ = kernels::backend(kCpu);
+  Backend& kernels_ = test_backend();
   std::mt19937 random_{4};
 };
 
@@ -58,12 +59,12 @@ TEST_P(Rows, Norms) {
     for (const Sizes& sizes : kSizes) {
       const int64_t rows = sizes.first, width = sizes.second;
       for (const bool all : {false, true}) {
-        const Operand x = draw({rows, width}), residual = draw({rows, width});
-        const Operand w = weights({width}), b = weights({width});
-        Tensor sum = Tensor::zeros({rows, width}, type()), y = sum.clone(),
-               stats = Tensor::zeros({rows, 2}, compute());
-        cpu_.norm(kind, x.tensor, all ? residual.tensor : Tensor(), all ? w.tensor : Tensor(),
-                  all ? b.tensor : Tensor(), kEps, sum, y, stats);
+        const DeviceOperand x = draw({rows, width}), residual = draw({rows, width});
+        const DeviceOperand w = weights({width}), b = weights({width});
+        Tensor sum = there(Tensor::zeros({rows, width}, type())), y = sum.clone(),
+               stats = there(Tensor::zeros({rows, 2}, compute()));
+        kernels_.norm(kind, x.tensor, all ? residual.tensor : Tensor(), all ? w.tensor : Tensor(),
+                      all ? b.tensor : Tensor(), kEps, sum, y, stats);
         if (all) {
           expect_elements(
               sum, [&](int64_t i) { return x[i] + residual[i]; }, bound(), "sum");
@@ -92,8 +93,9 @@ TEST_P(Rows, NormGradients) {
   for (const NormKind kind : {NormKind::layer_norm, NormKind::rms_norm}) {
     for (const Sizes& sizes : kSizes) {
       const int64_t rows = sizes.first, width = sizes.second;
-      const Operand x = draw({rows, width}), dy = draw({rows, width}), dsum = draw({rows, width});
-      const Operand w = weights({width});
+      const DeviceOperand x = draw({rows, width}), dy = draw({rows, width}),
+                          dsum = draw({rows, width});
+      const DeviceOperand w = weights({width});
       std::vector<double> stats;
       std::vector<double> dx(x.exact.size()), dw(static_cast<size_t>(width)), db(dw);
       for (int64_t r = 0; r < rows; ++r) {
@@ -110,10 +112,10 @@ TEST_P(Rows, NormGradients) {
           db[column] += dy[r * width + i];
         }
       }
-      const Operand given(compute(), stats, {rows, 2});
+      const DeviceOperand given(compute(), stats, {rows, 2});
       const auto backward = [&](const Into& to_x, const Into& to_w, const Into& to_b) {
-        cpu_.norm_backward(kind, x.tensor, w.tensor, given.tensor, dy.tensor, dsum.tensor, to_x,
-                           to_w, to_b);
+        kernels_.norm_backward(kind, x.tensor, w.tensor, given.tensor, dy.tensor, dsum.tensor, to_x,
+                               to_w, to_b);
       };
       const auto at = [](const std::vector<double>& v) {
         return [&v](int64_t i) { return v[static_cast<size_t>(i)]; };
@@ -131,12 +133,28 @@ TEST_P(Rows, NormGradients) {
   }
 }
 
+TEST_P(Rows, AGradientMayOverwriteWhatItCameFrom) {
+  const DeviceOperand x = draw({3, 37}), dy = draw({3, 37});
+  const Tensor stats = there(as(compute(), {0.1, 1.1, 0.2, 0.9, 0, 2}, {3, 2}));
+  const auto zeros = [&](const Shape& shape, DType type) {
+    return there(Tensor::zeros(shape, type));
+  };
+  const Tensor apart = zeros({3, 37}, type()), dw_apart = zeros({37}, compute()),
+               dw = zeros({37}, compute());
+  kernels_.norm_backward(NormKind::layer_norm, x.tensor, {}, stats, dy.tensor, {}, {apart, false},
+                         {dw_apart, false}, {});
+  kernels_.norm_backward(NormKind::layer_norm, x.tensor, {}, stats, dy.tensor, {},
+                         {dy.tensor, false}, {dw, false}, {});
+  EXPECT_EQ(to_doubles(dy.tensor), to_doubles(apart));
+  EXPECT_EQ(to_doubles(dw), to_doubles(dw_apart));
+}
+
 TEST_P(Rows, RotationsByPosition) {
   const std::vector<int32_t> positions = {0, 1, 2, 63, 64, 4000, 100000};
   const auto count = static_cast<int64_t>(positions.size());
   for (const int64_t size : {2, 6, 32, 34, 66}) {
-    Tensor table = Tensor::zeros({count, size / 2, 2}, compute());
-    cpu_.rope_table(Tensor::from(positions, {count}), 10000, table);
+    Tensor table = there(Tensor::zeros({count, size / 2, 2}, compute()));
+    kernels_.rope_table(there(Tensor::from(positions, {count})), 10000, table);
     const auto angle = [&](int64_t row, int64_t pair) {
       return positions[static_cast<size_t>(row % count)] *
              std::pow(10000.0, -2.0 * static_cast<double>(pair) / static_cast<double>(size));
@@ -149,7 +167,7 @@ TEST_P(Rows, RotationsByPosition) {
         },
         type() == DType::f64 ? 1e-10 : 1e-7, "table");
     const int64_t rows = 2 * count, heads = 3;  // the table serves two sequences
-    const Operand x = draw({rows, heads, size});
+    const DeviceOperand x = draw({rows, heads, size});
     for (const RopeStyle style : {RopeStyle::half, RopeStyle::interleaved}) {
       for (const Direction direction : {Direction::forward, Direction::backward}) {
         const auto expected = [&](int64_t i) {
@@ -166,7 +184,7 @@ TEST_P(Rows, RotationsByPosition) {
         };
         expect_output(
             type(), x.tensor.shape(),
-            [&](const Into& y) { cpu_.rope(x.tensor, table, style, direction, y); }, expected,
+            [&](const Into& y) { kernels_.rope(x.tensor, table, style, direction, y); }, expected,
             type() == DType::f64 ? 1e-9 : bound(), "rope");
       }
     }
@@ -179,10 +197,10 @@ TEST_P(Rows, Embedding) {
     const int64_t rows = sizes.first, width = sizes.second;
     std::vector<int32_t> ids;
     for (int64_t r = 0; r < rows; ++r) ids.push_back(static_cast<int32_t>(random_() % kVocabulary));
-    const Tensor which = Tensor::from(ids, {rows});
-    const Operand w = weights({kVocabulary, width}), dy = draw({rows, width});
-    Tensor y = Tensor::zeros({rows, width}, type());
-    cpu_.embedding(which, w.tensor, y);
+    const Tensor which = there(Tensor::from(ids, {rows}));
+    const DeviceOperand w = weights({kVocabulary, width}), dy = draw({rows, width});
+    Tensor y = there(Tensor::zeros({rows, width}, type()));
+    kernels_.embedding(which, w.tensor, y);
     expect_elements(
         y, [&](int64_t i) { return w[ids[static_cast<size_t>(i / width)] * width + i % width]; },
         bound(), "embedding");
@@ -195,7 +213,7 @@ TEST_P(Rows, Embedding) {
     };
     expect_output(
         compute(), {kVocabulary, width},
-        [&](const Into& dw) { cpu_.embedding_backward(which, dy.tensor, dw); }, expected,
+        [&](const Into& dw) { kernels_.embedding_backward(which, dy.tensor, dw); }, expected,
         sum_bound(), "embedding_backward");
   }
 }
@@ -207,7 +225,7 @@ TEST_P(Rows, CrossEntropy) {
     for (const double size : {1.0, 1000.0}) {
       std::vector<double> values = normals(rows * width, random_);
       for (double& x : values) x *= size;
-      const Operand logits(compute(), values, {rows, width});
+      const DeviceOperand logits(compute(), values, {rows, width});
       std::vector<int32_t> targets;
       for (int64_t r = 0; r < rows; ++r) {
         targets.push_back(
@@ -232,39 +250,51 @@ TEST_P(Rows, CrossEntropy) {
       };
       // Logits near 1000 in f32 are known to 6e-5, and so are their differences.
       const double compute_bound = type() == DType::f64 ? 1e-12 : size * 1e-6;
-      const Tensor to = Tensor::from(targets, {rows});
-      Tensor loss = Tensor::zeros({rows}, compute()), own = logits.tensor.clone(),
-             other = Tensor::zeros({rows, width}, type()), none;
-      cpu_.cross_entropy(logits.tensor, to, 0.7, loss, none);
+      const Tensor to = there(Tensor::from(targets, {rows}));
+      Tensor loss = there(Tensor::zeros({rows}, compute())), own = logits.tensor.clone(),
+             other = there(Tensor::zeros({rows, width}, type())), none;
+      kernels_.cross_entropy(logits.tensor, to, 0.7, loss, none);
       expect_elements(loss, at(losses), compute_bound, "losses");
       loss.zero();
-      cpu_.cross_entropy(own, to, 0.7, loss, own);
+      kernels_.cross_entropy(own, to, 0.7, loss, own);
       expect_elements(loss, at(losses), compute_bound, "losses beside gradients");
       expect_elements(own, at(gradients), compute_bound, "gradient over the logits");
-      cpu_.cross_entropy(logits.tensor, to, 0.7, loss, other);
+      kernels_.cross_entropy(logits.tensor, to, 0.7, loss, other);
       expect_elements(other, at(gradients), std::max(compute_bound, bound()), "gradient");
     }
   }
 }
 
+TEST_P(Rows, SumsOfLosses) {
+  for (const int64_t rows : {1, 3, 65, 4097}) {
+    const DeviceOperand x = weights({rows});
+    Tensor total = there(Tensor::zeros({}, compute()));
+    kernels_.sum(x.tensor, 0.3, total);
+    double expected = 0;
+    for (const double value : x.exact) expected += value;
+    EXPECT_NEAR(total.item(), 0.3 * expected, type() == DType::f64 ? 1e-12 : 1e-5) << rows;
+  }
+}
+
 TEST_P(Rows, DoNotDependOnTheNumberOfThreads) {
   constexpr int64_t kRows = 300, kWidth = 201;
-  const Operand x = draw({kRows, kWidth}), dy = draw({kRows, kWidth});
-  const Operand w = weights({kWidth}), logits = weights({kRows, kWidth});
+  const DeviceOperand x = draw({kRows, kWidth}), dy = draw({kRows, kWidth});
+  const DeviceOperand w = weights({kWidth}), logits = weights({kRows, kWidth});
   std::vector<int32_t> ids;
   for (int64_t r = 0; r < kRows; ++r) ids.push_back(static_cast<int32_t>(random_() % 7));
-  const Tensor which = Tensor::from(ids, {kRows});
+  const Tensor which = there(Tensor::from(ids, {kRows}));
   expect_same_for_any_threads([&] {
     const Shape shape{kRows, kWidth};
-    Tensor sum, y = Tensor::zeros(shape, type()), dx = y.clone(), dlogits = y.clone(),
-                stats = Tensor::zeros({kRows, 2}, compute()),
-                losses = Tensor::zeros({kRows}, compute()), dw = Tensor::zeros({kWidth}, compute()),
-                db = dw.clone(), table = Tensor::zeros({7, kWidth}, compute());
-    cpu_.norm(NormKind::layer_norm, x.tensor, {}, w.tensor, {}, kEps, sum, y, stats);
-    cpu_.norm_backward(NormKind::layer_norm, x.tensor, w.tensor, stats, dy.tensor, {}, {dx, false},
-                       {dw, false}, {db, false});
-    cpu_.embedding_backward(which, dy.tensor, {table, false});
-    cpu_.cross_entropy(logits.tensor, which, 1.0, losses, dlogits);
+    Tensor sum, y = there(Tensor::zeros(shape, type())), dx = y.clone(), dlogits = y.clone(),
+                stats = there(Tensor::zeros({kRows, 2}, compute())),
+                losses = there(Tensor::zeros({kRows}, compute())),
+                dw = there(Tensor::zeros({kWidth}, compute())), db = dw.clone(),
+                table = there(Tensor::zeros({7, kWidth}, compute()));
+    kernels_.norm(NormKind::layer_norm, x.tensor, {}, w.tensor, {}, kEps, sum, y, stats);
+    kernels_.norm_backward(NormKind::layer_norm, x.tensor, w.tensor, stats, dy.tensor, {},
+                           {dx, false}, {dw, false}, {db, false});
+    kernels_.embedding_backward(which, dy.tensor, {table, false});
+    kernels_.cross_entropy(logits.tensor, which, 1.0, losses, dlogits);
     return std::vector<Tensor>{y, stats, dx, dw, db, table, losses, dlogits};
   });
 }

@@ -11,7 +11,7 @@ class Sampling : public ::testing::TestWithParam<Precision> {};
 /// Around the vectors' lengths, and around the stretches that threads take.
 const std::vector<int64_t> kVocabularies = {1, 3, 17, 65, 4095, 4097, 50257};
 
-Largest largest_of(const Tensor& x) { return kernels::backend(kCpu).largest(x); }
+Largest largest_of(const Tensor& x) { return test_backend().largest(there(x)); }
 
 TEST_P(Sampling, FindsTheLargestAndTheLogarithmOfTheSum) {
   std::mt19937 random(1);
@@ -19,7 +19,7 @@ TEST_P(Sampling, FindsTheLargestAndTheLogarithmOfTheSum) {
     for (const double offset : {0.0, -300.0, 1000.0}) {
       std::vector<double> values = normals(n, random);
       for (double& value : values) value += offset;
-      const Operand x(GetParam().type, values, {n});
+      const DeviceOperand x(GetParam().type, values, {n});
       const auto best = std::max_element(x.exact.begin(), x.exact.end());
       double sum = 0;
       for (const double value : x.exact) sum += std::exp(value - *best);
@@ -65,11 +65,11 @@ TEST_P(Sampling, WeightsAreExponentials) {
   for (const int64_t n : kVocabularies) {
     std::vector<double> values = normals(n, random);
     values[0] = -std::numeric_limits<double>::infinity();
-    const Operand x(GetParam().type, values, {n});
+    const DeviceOperand x(GetParam().type, values, {n});
     const double shift = 4;
     for (const double divisor : {0.5, 1.0, 1e9}) {
-      Tensor y = as(GetParam().type, std::vector<double>(static_cast<size_t>(n), -1.0), {n});
-      kernels::backend(kCpu).exp_weights(x.tensor, shift, divisor, y);
+      Tensor y = there(as(GetParam().type, std::vector<double>(static_cast<size_t>(n), -1.0), {n}));
+      test_backend().exp_weights(x.tensor, shift, divisor, y);
       expect_elements(
           y, [&](int64_t i) { return std::exp((x[i] - shift) / divisor); }, GetParam().tolerance,
           "weights");
@@ -79,22 +79,22 @@ TEST_P(Sampling, WeightsAreExponentials) {
 
 /// Only what equals the shift is left, however small the divisor.
 TEST_P(Sampling, WeightsOfATinyDivisorAreZeroOrOne) {
-  const Tensor x = as(GetParam().type, {1, 0.999, -1e30, 1}, {4});
+  const Tensor x = there(as(GetParam().type, {1, 0.999, -1e30, 1}, {4}));
   for (const double divisor : {1e-30, 1e-45, 5e-324}) {
-    Tensor y = as(GetParam().type, {9, 9, 9, 9}, {4});
-    kernels::backend(kCpu).exp_weights(x, 1, divisor, y);
+    Tensor y = there(as(GetParam().type, {9, 9, 9, 9}, {4}));
+    test_backend().exp_weights(x, 1, divisor, y);
     EXPECT_EQ(to_doubles(y), (std::vector<double>{1, 0, 0, 1}));
   }
 }
 
 TEST_P(Sampling, DoesNotDependOnTheNumberOfThreads) {
   std::mt19937 random(3);
-  const Operand x(GetParam().type, {50257}, random);
+  const DeviceOperand x(GetParam().type, {50257}, random);
   expect_same_for_any_threads([&] {
     const Largest largest = largest_of(x.tensor);
-    Tensor y = as(GetParam().type, x.exact, {50257});
-    kernels::backend(kCpu).exp_weights(x.tensor, 5, 0.8, y);
-    return std::vector<Tensor>{Tensor::from(std::vector<double>{largest.log_sum}, {1}), y};
+    Tensor y = there(as(GetParam().type, x.exact, {50257}));
+    test_backend().exp_weights(x.tensor, 5, 0.8, y);
+    return std::vector<Tensor>{there(Tensor::from(std::vector<double>{largest.log_sum}, {1})), y};
   });
 }
 

@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/cuda_allocator.h"
 #include "kernels/cuda/runtime.h"
 #include "tests/simt/gpu.h"
 
@@ -77,7 +77,7 @@ TEST(CudaStream, KeepsTheOrderOfWhatItIsAskedFor) {
   Tensor sum = Tensor::empty({4}, DType::f32, gpu());
   {
     const Tensor a = Tensor::from(counting(4), {4}).to(gpu());
-    cuda::add(a, a, sum);
+    kernels::backend(gpu()).add(a, a, sum);
   }
   const Tensor other = Tensor::zeros({4}, DType::f32, gpu());
   EXPECT_EQ(sum.to_vector<float>(), (std::vector<float>{2, 4, 6, 8}));

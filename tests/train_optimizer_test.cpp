@@ -58,6 +58,11 @@ nn::Pass pass_in(DType dtype) {
 
 }  // namespace
 
+/// Gradients that are sums over `count` batches, and not clipped.
+Optimizer::Clip whole(double count = 1) {
+  return {Tensor::from(std::vector<double>{1}, {}), count};
+}
+
 TEST(Muon, TwoStepsEqualNumPy) {
   const std::vector<double> wide = {0.8212248974519004,  0.7575838701242044,   -0.42254315973776124,
                                     -0.9697806599920966, -0.08695257074050354, 0.9915092081952944,
@@ -76,9 +81,9 @@ TEST(Muon, TwoStepsEqualNumPy) {
     Optimizer optimizer(configs::TrainConfig{}, {parameter}, DType::f64);
     Variable p = weight;
     set_gradient(p, formula(rows, cols, 2.0));
-    optimizer.update(1, 0.5, 1.0);
+    optimizer.update(1, 0.5, whole());
     set_gradient(p, formula(rows, cols, 3.0));
-    optimizer.update(2, 1.0, 0.25);
+    optimizer.update(2, 1.0, whole(4));
     EXPECT_LE(max_relative_error(p.value(), Tensor::from(expected, {rows, cols})), 1e-12);
   }
 }
@@ -148,7 +153,7 @@ TEST(Optimizer, DecaysMatricesAndNothingElse) {
           Variable v = p.value;
           set_gradient(v, Tensor::zeros(v.shape(), v.dtype()));
         }
-        optimizer.update(step, 1.0, 1.0);
+        optimizer.update(step, 1.0, whole());
       }
       const double kept = std::pow(1 - 0.01 * 0.5, 50);  // once per step, a tied matrix too
       for (size_t i = 0; i < before.size(); ++i) {

@@ -61,7 +61,7 @@ Batch Batches::get(int64_t step, int64_t micro) const {
     std::copy_n(from, T, batch.tokens.data<int32_t>() + b * T);
     std::copy_n(from + 1, T, batch.targets.data<int32_t>() + b * T);
   }
-  return {batch.tokens.to(options_.device), batch.targets.to(options_.device)};
+  return batch;
 }
 
 }  // namespace headroom::train

@@ -18,7 +18,8 @@ struct Share {
 /// InputError when they don't divide.
 Share share_of_step(int64_t batch_size, int64_t grad_accumulation, int64_t workers);
 
-/// Sequences and, for each position, the token that follows it.
+/// Sequences and, for each position, the token that follows it; on the host, where what uses them
+/// looks at them first.
 struct Batch {
   Tensor tokens, targets;  // i32 (B, T)
 };
@@ -29,7 +30,6 @@ struct BatchOptions {
   int64_t grad_accumulation = 1;
   configs::Order order = configs::Order::random;
   uint64_t seed = 0;
-  Device device = kCpu;
 };
 
 /// The batches of a token stream. The batch_size * grad_accumulation sequences of a step are

@@ -45,12 +45,9 @@ double sum_of_losses(const nn::GPT& model, std::span<const int32_t> ids,
   }
   const Shape shape{static_cast<int64_t>(windows.size()), length};
   const nn::Pass pass{.dtype = dtype, .cache = nullptr, .counts = {}, .mask = {}};
-  return static_cast<double>(counted) * model
-                                            .loss(Tensor::from(inputs, shape, model.device()),
-                                                  Tensor::from(targets, shape, model.device()),
-                                                  pass)
-                                            .value()
-                                            .item();
+  const nn::Variable mean =
+      model.loss(Tensor::from(inputs, shape), Tensor::from(targets, shape), pass);
+  return static_cast<double>(counted) * mean.value().item();
 }
 
 }  // namespace

@@ -62,7 +62,9 @@ Optimizer::Optimizer(const configs::TrainConfig& train,
   }
 }
 
-void Optimizer::update(int64_t step, double factor, double grad_scale) {
+void Optimizer::update(int64_t step, double factor, const Clip& clip) {
+  Tensor grad_scale = Tensor::empty({}, DType::f64, clip.squares.device());
+  backend(grad_scale.device()).clip_scale(clip.squares, clip.count, clip.norm, grad_scale);
   const bool mixed = train_.optimizer == configs::OptimizerKind::muon;
   adamw(step, factor * (mixed ? train_.adamw_lr : train_.lr), grad_scale);
   for (size_t begin = 0, end = 0; begin < muon_.size(); begin = end) {
@@ -88,7 +90,7 @@ void Optimizer::share_weights() {
   }
 }
 
-void Optimizer::adamw(int64_t step, double rate, double grad_scale) {
+void Optimizer::adamw(int64_t step, double rate, const Tensor& grad_scale) {
   std::vector<kernels::AdamWTensors> tensors;
   for (Adam& each : adam_) {
     nn::Variable& p = each.parameter.value;
@@ -102,40 +104,29 @@ void Optimizer::adamw(int64_t step, double rate, double grad_scale) {
   }
 }
 
-void Optimizer::muon(std::span<Muon> matrices, double rate, double grad_scale) const {
+void Optimizer::muon(std::span<Muon> matrices, double rate, const Tensor& grad_scale) const {
   const Tensor& first = matrices.front().parameter.value.value();
   const int64_t rows = first.dim(0), cols = first.dim(1), count = std::ssize(matrices);
   kernels::Backend& kernels = backend(first.device());
-  Tensor directions = Tensor::empty({count * rows, cols}, first.dtype(), first.device());
-  const auto direction = [&](int64_t i) { return directions.rows(i * rows, (i + 1) * rows); };
-
-  // momentum = mu momentum + g, direction = g + mu momentum (Nesterov).
-  for (int64_t i = 0; i < count; ++i) {
-    const Muon& one = matrices[static_cast<size_t>(i)];
-    const Tensor& grad = one.parameter.value.grad();
-    kernels.scale(one.momentum, train_.momentum, {one.momentum});
-    kernels.scale(grad, grad_scale, {one.momentum, true});
-    kernels.scale(grad, grad_scale, {direction(i)});
-    kernels.scale(one.momentum, train_.momentum, {direction(i), true});
+  Tensor directions = Tensor::empty({count, rows, cols}, first.dtype(), first.device());
+  std::vector<kernels::MuonTensors> tensors;
+  for (Muon& each : matrices) {
+    nn::Variable& p = each.parameter.value;
+    tensors.push_back({p.value(), p.grad(), each.momentum});
+    p.changed();
   }
-
-  const Tensor stack = directions.reshape({count, rows, cols});
+  kernels.muon_directions(tensors, train_.momentum, grad_scale, directions);
   if (matrix_dtype_ != first.dtype()) {
-    Tensor narrow = Tensor::empty(stack.shape(), matrix_dtype_, first.device());
-    kernels.cast(stack, narrow);
-    kernels.cast(orthogonal(narrow).reshape(directions.shape()), directions);
+    Tensor narrow = Tensor::empty(directions.shape(), matrix_dtype_, first.device());
+    kernels.cast(directions, narrow);
+    kernels.cast(orthogonal(narrow), directions);
   } else {
-    directions = orthogonal(stack).reshape(directions.shape());
+    directions = orthogonal(directions);
   }
   const double widen =
       std::sqrt(std::max(1.0, static_cast<double>(rows) / static_cast<double>(cols)));
-  for (int64_t i = 0; i < count; ++i) {
-    nn::Variable& parameter = matrices[static_cast<size_t>(i)].parameter.value;
-    const Tensor& weight = parameter.value();
-    kernels.scale(weight, 1 - rate * train_.weight_decay, {weight});
-    kernels.scale(direction(i), -rate * widen, {weight, true});
-    parameter.changed();
-  }
+  kernels.muon_update(tensors, directions, 1 - rate * train_.weight_decay, rate * widen,
+                      grad_scale);
 }
 
 Tensor orthogonal(const Tensor& x) {
@@ -152,11 +143,7 @@ Tensor orthogonal(const Tensor& x) {
   };
   Tensor now = empty(x.shape()), next = empty(x.shape());
   Tensor square = empty({count, side, side}), poly = empty({count, side, side});
-  for (int64_t i = 0; i < count; ++i) {
-    const Tensor one[] = {x.rows(i, i + 1)};
-    kernels.scale(one[0], 1.0 / (std::sqrt(kernels.sum_of_squares(one)) + kTiny),
-                  {now.rows(i, i + 1)});
-  }
+  kernels.unit_matrices(x, kTiny, now);
   for (int step = 0; step < kSteps; ++step) {
     kernels.matmul(now, wide ? Transpose::no : Transpose::yes, now,
                    wide ? Transpose::yes : Transpose::no, {square});
@@ -178,14 +165,16 @@ void Optimizer::clear_gradients() {
   }
 }
 
-double Optimizer::gradient_norm() const {
+Tensor Optimizer::gradient_squares() const {
   std::vector<Tensor> gradients;
   for (const auto& [p, rule, owner] : all_) {
     check(p.value.grad().defined(), "[optimizer] {} has no gradient", p.name);
     gradients.push_back(p.value.grad());
   }
-  return gradients.empty() ? 0.0
-                           : std::sqrt(backend(gradients[0].device()).sum_of_squares(gradients));
+  check(!gradients.empty(), "[optimizer] there is no parameter");
+  Tensor sum = Tensor::empty({}, DType::f64, gradients.front().device());
+  backend(sum.device()).sum_of_squares(gradients, sum);
+  return sum;
 }
 
 namespace {

@@ -39,14 +39,20 @@ class Optimizer {
   Optimizer(const configs::TrainConfig& train, const std::vector<nn::Parameter>& parameters,
             DType matrix_dtype, kernels::Communicator& workers = kernels::alone());
 
-  /// Update `step` (from 1) from the gradients the parameters hold, each multiplied by
-  /// `grad_scale`, at `factor` times the peak rates. The gradients stay; clear_gradients() drops
-  /// them.
-  void update(int64_t step, double factor, double grad_scale);
+  /// Gradients that are sums over `count` batches, to be clipped to this norm of their mean (0: not
+  /// clipped), whose squares gradient_squares() has summed.
+  struct Clip {
+    Tensor squares;
+    double count = 1, norm = 0;
+  };
+  /// Update `step` (from 1) from the gradients the parameters hold, as clip_scale() of
+  /// kernels/backend.h scales them, at `factor` times the peak rates: none if one of them is not
+  /// finite. The gradients stay; clear_gradients() drops them.
+  void update(int64_t step, double factor, const Clip& clip);
   void clear_gradients();
 
-  /// sqrt of the sum of squares of all gradients.
-  double gradient_norm() const;
+  /// The sum of squares of all gradients, (): f64, on their device.
+  Tensor gradient_squares() const;
 
   /// The state that this worker keeps, by name; the tensors share the optimizer's memory, so
   /// writing to them loads it.
@@ -71,9 +77,9 @@ class Optimizer {
     nn::Parameter parameter;
     Tensor momentum;
   };
-  void adamw(int64_t step, double rate, double grad_scale);
+  void adamw(int64_t step, double rate, const Tensor& grad_scale);
   /// One update of matrices of one shape, which go through the iteration together.
-  void muon(std::span<Muon> matrices, double rate, double grad_scale) const;
+  void muon(std::span<Muon> matrices, double rate, const Tensor& grad_scale) const;
 
   void share_weights();
 

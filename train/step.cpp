@@ -1,8 +1,9 @@
 // Forward, backward, clip, update.
 #include "train/step.h"
 
-#include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "kernels/trace.h"
 
@@ -10,19 +11,37 @@ namespace headroom::train {
 
 using kernels::Phase;
 
-StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<const Batch> batches,
-                      const StepOptions& options) {
-  const auto require_finite = [&options](double value, const char* what) {
+namespace {
+
+StepResult read(const std::vector<Tensor>& losses, const Tensor& squares, double count,
+                const StepOptions& options) {
+  StepResult result;
+  for (const Tensor& loss : losses) {
+    result.loss += loss.item() / count;
+  }
+  if (options.sync != nullptr) {
+    result.loss = kernels::sum_over(options.sync->workers(), result.loss);
+  }
+  result.gradient_norm = std::sqrt(squares.item()) / count;
+  for (const auto& [value, what] :
+       {std::pair(result.loss, "loss"), std::pair(result.gradient_norm, "gradient norm")}) {
     check<NotFinite>(std::isfinite(value), "[train] the {} is {} at step {}", what, value,
                      options.step);
-  };
+  }
+  return result;
+}
+
+}  // namespace
+
+StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<const Batch> batches,
+                      const StepOptions& options) {
   const Phase step("training step");
-  StepResult result;
   GradientSync* sync = options.sync;
   const int64_t workers = sync != nullptr ? sync->workers().size() : 1;
   const auto count = static_cast<double>(std::ssize(batches) * workers);
   optimizer.clear_gradients();
   nn::DropoutStream dropout{options.seed, options.step, options.first_sequence};
+  std::vector<Tensor> losses;
   for (const Batch& batch : batches) {
     const nn::Pass pass{.dtype = options.dtype,
                         .cache = nullptr,
@@ -34,8 +53,7 @@ StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<cons
       const Phase forward("forward");
       loss = model.loss(batch.tokens, batch.targets, pass);
     }
-    result.loss += loss.value().item() / count;
-    require_finite(result.loss, "loss");
+    losses.push_back(loss.value());
     {
       const Phase backward("backward");
       const bool last = &batch == &batches.back();
@@ -48,24 +66,19 @@ StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<cons
   if (sync != nullptr) {
     const Phase wait("workers");
     sync->finish();
-    result.loss = kernels::sum_over(sync->workers(), result.loss);
-    require_finite(result.loss, "loss");
   }
-  // The gradients are sums over the batches; their mean is never formed, its factor travels along.
-  {
+  const Tensor squares = [&] {
     const Phase clip("clip");
-    result.gradient_norm = optimizer.gradient_norm() / count;
-  }
-  require_finite(result.gradient_norm, "gradient norm");
-  const double clip = options.clip_norm > 0
-                          ? std::min(1.0, options.clip_norm / (result.gradient_norm + 1e-6))
-                          : 1.0;
+    return optimizer.gradient_squares();
+  }();
   {
+    // The gradients are sums over the batches; their mean is never formed, its factor travels
+    // along.
     const Phase update("optimizer");
-    optimizer.update(options.step, options.factor, clip / count);
+    optimizer.update(options.step, options.factor, {squares, count, options.clip_norm});
   }
   optimizer.clear_gradients();
-  return result;
+  return read(losses, squares, count, options);
 }
 
 }  // namespace headroom::train

@@ -27,17 +27,16 @@ struct StepResult {
   double gradient_norm = 0;  // of the mean gradient, before clipping
 };
 
-/// A loss or a gradient norm that is no number, found before the weights were touched; or weights
-/// that are none, found before they were saved.
+/// A loss or a gradient norm that is no number, which changed no weight; or weights that are none,
+/// found before they were saved.
 class NotFinite : public Error {
  public:
   using Error::Error;
 };
 
 /// One update from equally large batches, whose gradients are averaged: several batches give what
-/// one of all their sequences would, whichever workers they are on. The gradients are scaled by
-/// min(1, clip_norm / (norm + 1e-6)), PyTorch's rule. Throws NotFinite, which names the step, and
-/// leaves the weights as they were.
+/// one of all their sequences would, whichever workers they are on. Waits for the device once, when
+/// all is asked of it. Throws NotFinite, which names the step, and leaves the weights as they were.
 StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<const Batch> batches,
                       const StepOptions& options);
 

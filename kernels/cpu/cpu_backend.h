@@ -7,6 +7,8 @@ namespace headroom::kernels::cpu {
 
 class CpuBackend final : public Backend {
  public:
+  void wait() override {}
+
   // elementwise.cpp
   void fill(Tensor& x, double value) override;
   void cast(const Tensor& x, Tensor& y) override;
@@ -69,14 +71,22 @@ class CpuBackend final : public Backend {
   // loss.cpp
   void cross_entropy(const Tensor& logits, const Tensor& targets, double scale, Tensor& losses,
                      Tensor& dlogits) override;
+  void sum(const Tensor& x, double factor, Tensor& total) override;
 
   // sampling.cpp
   Largest largest(const Tensor& x) override;
   void exp_weights(const Tensor& x, double shift, double divisor, Tensor& y) override;
 
   // optimizer.cpp
-  double sum_of_squares(std::span<const Tensor> tensors) override;
+  void sum_of_squares(std::span<const Tensor> tensors, Tensor& sum) override;
+  void clip_scale(const Tensor& sum_of_squares, double count, double max_norm,
+                  Tensor& scale) override;
   void adamw(std::span<const AdamWTensors> tensors, const AdamWStep& step) override;
+  void muon_directions(std::span<const MuonTensors> matrices, double mu, const Tensor& grad_scale,
+                       Tensor& directions) override;
+  void unit_matrices(const Tensor& x, double eps, Tensor& y) override;
+  void muon_update(std::span<const MuonTensors> matrices, const Tensor& directions, double keep,
+                   double rate, const Tensor& grad_scale) override;
 };
 
 }  // namespace headroom::kernels::cpu

@@ -1,6 +1,7 @@
 // Cross-entropy over rows of logits, with the gradient in the same pass while the row is in cache.
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/parallel.h"
@@ -92,6 +93,16 @@ HWY_EXPORT(CrossEntropy);
 void CpuBackend::cross_entropy(const Tensor& logits, const Tensor& targets, double scale,
                                Tensor& losses, Tensor& dlogits) {
   HWY_DYNAMIC_DISPATCH(CrossEntropy)(logits, targets, scale, losses, dlogits);
+}
+
+void CpuBackend::sum(const Tensor& x, double factor, Tensor& total) {
+  for_type(x.dtype(), [&]<class S, class C>() {
+    const S* first = x.data<S>();
+    const double sum = std::accumulate(first, first + x.numel(), 0.0, [](double before, S value) {
+      return before + static_cast<C>(value);
+    });
+    *total.data<S>() = S(static_cast<C>(factor * sum));
+  });
 }
 
 }  // namespace headroom::kernels::cpu

@@ -4,6 +4,7 @@
 #include "kernels/cuda/attention.h"
 
 #include "kernels/cuda/attention_tiles.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/launch.h"
 
 namespace headroom::kernels::cuda {
@@ -248,7 +249,7 @@ void launch_forward(const AttentionInputs& in, Tensor& out, Tensor& lse) {
 
 }  // namespace
 
-void attention(const AttentionInputs& in, Tensor& out, Tensor& lse) {
+void CudaBackend::attention(const AttentionInputs& in, Tensor& out, Tensor& lse) {
   if (out.numel() == 0) {
     return;
   }
@@ -258,8 +259,8 @@ void attention(const AttentionInputs& in, Tensor& out, Tensor& lse) {
   const bool tensor_cores = in.q.dtype() == DType::bf16 && keys_of(in).storage == Storage::bf16 &&
                             values_of(in).storage == Storage::bf16;
   if (!tensor_cores) {
-    return for_type(
-        in.q.dtype(), [&]<class S, class C>() { launch_forward<PlainTile<C>, S>(in, out, lse); });
+    return for_type(in.q.dtype(),
+                    [&]<class S, class C>() { launch_forward<PlainTile<C>, S>(in, out, lse); });
   }
   if (in.q.dim(3) <= 64 && in.kv.width_of_values() <= 64) {
     launch_forward<TensorTile<64>, bf16>(in, out, lse);

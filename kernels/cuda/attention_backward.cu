@@ -2,8 +2,8 @@
 // log-sum-exp (FlashAttention-2, arXiv 2307.08691, algorithm 2). Every number of a gradient has one
 // owner, which adds its parts in order, and no atomics: one kernel owns rows of dq, another owns
 // keys, dk and dv, with the rows of all heads of a group.
-#include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_tiles.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/launch.h"
 
 namespace headroom::kernels::cuda {
@@ -295,9 +295,9 @@ S* data_of(const Into& into) {
 
 }  // namespace
 
-void attention_backward(const AttentionInputs& in, const Tensor& out, const Tensor& lse,
-                        const Tensor& dout, const Into& dq, const Into& dk, const Into& dv,
-                        const Into& dsink) {
+void CudaBackend::attention_backward(const AttentionInputs& in, const Tensor& out,
+                                     const Tensor& lse, const Tensor& dout, const Into& dq,
+                                     const Into& dk, const Into& dv, const Into& dsink) {
   // Slots that no table has, have no owner to write their 0.
   for (const Into* into : {&dk, &dv}) {
     if (into->wanted() && !into->add) {

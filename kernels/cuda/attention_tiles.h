@@ -84,8 +84,6 @@ __host__ __device__ constexpr int pieces_of(int n, int piece) { return (n + piec
 
 __device__ inline float power_of_2(float x) { return exp2f(x); }
 __device__ inline double power_of_2(double x) { return exp2(x); }
-__device__ inline float logarithm(float x) { return logf(x); }
-__device__ inline double logarithm(double x) { return log(x); }
 
 /// The rows of a product's results that a thread owns: values[i][j] is of row row(i) of the tile
 /// and column column(j).

@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -43,6 +44,17 @@ __device__ S narrow(C x) {
     return static_cast<S>(x);
   }
 }
+
+__device__ inline float exponential(float x) { return expf(x); }
+__device__ inline double exponential(double x) { return exp(x); }
+__device__ inline float logarithm(float x) { return logf(x); }
+__device__ inline double logarithm(double x) { return log(x); }
+__device__ inline float square_root(float x) { return sqrtf(x); }
+__device__ inline double square_root(double x) { return sqrt(x); }
+__device__ inline float hyperbolic_tangent(float x) { return tanhf(x); }
+__device__ inline double hyperbolic_tangent(double x) { return tanh(x); }
+__device__ inline float error_function(float x) { return erff(x); }
+__device__ inline double error_function(double x) { return erf(x); }
 
 /// y (+)= x.
 template <class S, class C>

@@ -1,7 +1,7 @@
-// Loops over elements: conversions, sums, the soft cap, and the activations of the MLP. They wait
-// for memory alone, so a thread loads 16 bytes of each input at a time, and neighbours lie side by
-// side.
-#include "kernels/cuda/elementwise.h"
+// Loops over elements: conversions, sums, the soft cap, dropout, and the activations of the MLP.
+// They wait for memory alone, so a thread loads 16 bytes of each input at a time, and neighbours
+// lie side by side.
+#include "kernels/cuda/cuda_backend.h"
 
 #include <cmath>
 
@@ -87,13 +87,6 @@ template <class S>
 Outputs<S, 1> into(const Into& y) {
   return {{y.data<S>()}, {y.add}};
 }
-
-__device__ inline float hyperbolic_tangent(float x) { return tanhf(x); }
-__device__ inline double hyperbolic_tangent(double x) { return tanh(x); }
-__device__ inline float exponential(float x) { return expf(x); }
-__device__ inline double exponential(double x) { return exp(x); }
-__device__ inline float error_function(float x) { return erff(x); }
-__device__ inline double error_function(double x) { return erf(x); }
 
 /// 1 / (1 + exp(-x)); an exponential that overflows makes it 0.
 template <class C>
@@ -220,6 +213,23 @@ __global__ void fill_elements(S* x, S value, int64_t n) {
   }
 }
 
+/// A thread to four neighbours of the stream, which one Philox block decides.
+template <class S, class C>
+__global__ void drop_elements(const S* x, S* y, bool add, RandomStream stream, uint64_t threshold,
+                              C keep, int64_t first, int64_t n) {
+  const int64_t begin = first / 4, end = (first + n + 3) / 4;
+  for (int64_t block = begin + first_item(); block < end; block += item_step()) {
+    const auto numbers = stream.block(static_cast<uint64_t>(block));
+    for (int j = 0; j < 4; ++j) {
+      const int64_t i = block * 4 + j - first;
+      if (i >= 0 && i < n) {
+        const bool kept = numbers[static_cast<size_t>(j)] >= threshold;
+        put(kept ? widen<C>(x[i]) * keep : C(0), y + i, add);
+      }
+    }
+  }
+}
+
 /// f64 against f32 directly; the 16-bit types by way of f32.
 template <class From, class To>
 __global__ void convert_elements(const From* x, To* y, int64_t n) {
@@ -240,14 +250,14 @@ void for_floating(DType type, const F& f) {
 
 }  // namespace
 
-void fill(Tensor& x, double value) {
+void CudaBackend::fill(Tensor& x, double value) {
   for_type(x.dtype(), [&]<class S, class C>() {
     launch(fill_elements<S>, blocks_for(x.numel()), kThreads, 0, x.data<S>(),
            S(static_cast<C>(value)), x.numel());
   });
 }
 
-void cast(const Tensor& x, Tensor& y) {
+void CudaBackend::cast(const Tensor& x, Tensor& y) {
   if (x.dtype() == y.dtype()) {
     return y.copy_from(x);
   }
@@ -259,33 +269,43 @@ void cast(const Tensor& x, Tensor& y) {
   });
 }
 
-void scale(const Tensor& x, double a, const Into& y) {
+void CudaBackend::scale(const Tensor& x, double a, const Into& y) {
   for_type(x.dtype(), [&]<class S, class C>() {
     map<S, C>(Scale<C>{static_cast<C>(a)}, Inputs<S, 1>{{x.data<S>()}}, into<S>(y), x.numel());
   });
 }
 
-void add(const Tensor& a, const Tensor& b, Tensor& y) {
+void CudaBackend::add(const Tensor& a, const Tensor& b, Tensor& y) {
   for_type(a.dtype(), [&]<class S, class C>() {
     map<S, C>(Add<C>{}, Inputs<S, 2>{{a.data<S>(), b.data<S>()}}, into<S>({y, false}), a.numel());
   });
 }
 
-void softcap(const Tensor& x, double cap, Tensor& y) {
+// The mask is made of the stream's numbers alone, so forward and backward agree without storing it.
+void CudaBackend::dropout(const Tensor& x, double p, const RandomStream& stream, int64_t first,
+                          const Into& y) {
+  for_type(x.dtype(), [&]<class S, class C>() {
+    launch(drop_elements<S, C>, blocks_for(x.numel() / 4 + 2), kThreads, 0, x.data<S>(),
+           y.data<S>(), y.add, stream, static_cast<uint64_t>(p * 4294967296.0),
+           static_cast<C>(1 / (1 - p)), first, x.numel());
+  });
+}
+
+void CudaBackend::softcap(const Tensor& x, double cap, Tensor& y) {
   for_type(x.dtype(), [&]<class S, class C>() {
     map<S, C>(Softcap<C>{static_cast<C>(cap), static_cast<C>(1 / cap)}, Inputs<S, 1>{{x.data<S>()}},
               into<S>({y, false}), x.numel());
   });
 }
 
-void softcap_backward(const Tensor& y, double cap, const Tensor& dy, const Into& dx) {
+void CudaBackend::softcap_backward(const Tensor& y, double cap, const Tensor& dy, const Into& dx) {
   for_type(y.dtype(), [&]<class S, class C>() {
     map<S, C>(SoftcapBackward<C>{static_cast<C>(1 / cap)},
               Inputs<S, 2>{{y.data<S>(), dy.data<S>()}}, into<S>(dx), y.numel());
   });
 }
 
-void activation(Activation kind, const Tensor& x, Tensor& y) {
+void CudaBackend::activation(Activation kind, const Tensor& x, Tensor& y) {
   for_type(x.dtype(), [&]<class S, class C>() {
     with_activation(kind, [&]<class Act>() {
       map<S, C>(Forward<C, Act>{}, Inputs<S, 1>{{x.data<S>()}}, into<S>({y, false}), x.numel());
@@ -293,7 +313,8 @@ void activation(Activation kind, const Tensor& x, Tensor& y) {
   });
 }
 
-void activation_backward(Activation kind, const Tensor& x, const Tensor& dy, const Into& dx) {
+void CudaBackend::activation_backward(Activation kind, const Tensor& x, const Tensor& dy,
+                                      const Into& dx) {
   for_type(x.dtype(), [&]<class S, class C>() {
     with_activation(kind, [&]<class Act>() {
       map<S, C>(Backward<C, Act>{}, Inputs<S, 2>{{x.data<S>(), dy.data<S>()}}, into<S>(dx),
@@ -302,15 +323,15 @@ void activation_backward(Activation kind, const Tensor& x, const Tensor& dy, con
   });
 }
 
-void swiglu(const Tensor& gate, const Tensor& up, Tensor& y) {
+void CudaBackend::swiglu(const Tensor& gate, const Tensor& up, Tensor& y) {
   for_type(gate.dtype(), [&]<class S, class C>() {
     map<S, C>(Swiglu<C>{}, Inputs<S, 2>{{gate.data<S>(), up.data<S>()}}, into<S>({y, false}),
               gate.numel());
   });
 }
 
-void swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& dy, const Into& dgate,
-                     const Into& dup) {
+void CudaBackend::swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& dy,
+                                  const Into& dgate, const Into& dup) {
   for_type(gate.dtype(), [&]<class S, class C>() {
     map<S, C>(SwigluBackward<C>{}, Inputs<S, 3>{{gate.data<S>(), up.data<S>(), dy.data<S>()}},
               Outputs<S, 2>{{dgate.data<S>(), dup.data<S>()}, {dgate.add, dup.add}}, gate.numel());

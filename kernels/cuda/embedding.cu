@@ -1,7 +1,7 @@
 // Rows of a table by index, and the scatter-add that is its gradient.
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_math.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/rows.h"
 
 namespace headroom::kernels::cuda {
 
@@ -50,15 +50,15 @@ __global__ void add_occurrences(const int32_t* ids, const S* dy, C* dw, int64_t 
 
 }  // namespace
 
-void embedding(const Tensor& ids, const Tensor& w, Tensor& y) {
-  for_activation(y.dtype(), [&]<class S, class C>() {
+void CudaBackend::embedding(const Tensor& ids, const Tensor& w, Tensor& y) {
+  for_type(y.dtype(), [&]<class S, class C>() {
     launch(look_up<S, C>, blocks_for(y.numel()), kThreads, 0, ids.data<int32_t>(), w.data<C>(),
            y.data<S>(), w.dim(1), y.numel());
   });
 }
 
-void embedding_backward(const Tensor& ids, const Tensor& dy, const Into& dw) {
-  for_activation(dy.dtype(), [&]<class S, class C>() {
+void CudaBackend::embedding_backward(const Tensor& ids, const Tensor& dy, const Into& dw) {
+  for_type(dy.dtype(), [&]<class S, class C>() {
     if (!dw.add) {
       Tensor(dw.tensor).zero();
     }

@@ -1,6 +1,6 @@
 // cuBLASLt stores matrices by columns: our row-major x is its transpose there. out^T = op(b)^T
 // op(a)^T, so b is its first operand and a its second, each with the transposition it has here.
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/cuda_backend.h"
 
 #include <cublasLt.h>
 
@@ -187,7 +187,8 @@ CublasLt& cublas() {
 
 }  // namespace
 
-void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb, const Into& out) {
+void CudaBackend::matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
+                         const Into& out) {
   Tensor result = out.tensor;
   const int axis = a.rank() - 2;
   Product p{axis == 1 ? a.dim(0) : 1,
@@ -217,7 +218,7 @@ void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb, const 
   cublas().run(p, a.raw(), b.raw(), result.raw(), out.add);
 }
 
-void linear(const Tensor& x, std::span<const Weights> w, std::span<Tensor> y) {
+void CudaBackend::linear(const Tensor& x, std::span<const Weights> w, std::span<Tensor> y) {
   const bool one_type = std::all_of(
       w.begin(), w.end(), [&](const Weights& each) { return each.values.dtype() == x.dtype(); });
   if (x.dtype() != DType::f64 && (x.dim(0) <= kFewRows || !one_type)) {

@@ -1,8 +1,8 @@
 // Numbers that change places, and what is added to each row alike. Neighbouring threads write
 // neighbouring numbers.
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_math.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/rows.h"
 
 namespace headroom::kernels::cuda {
 
@@ -35,8 +35,8 @@ __global__ void add_to_rows(S* x, const C* bias, int64_t width, int64_t count) {
 
 }  // namespace
 
-void copy_columns(const Tensor& x, int64_t x_column, const Into& y, int64_t y_column,
-                  int64_t width) {
+void CudaBackend::copy_columns(const Tensor& x, int64_t x_column, const Into& y, int64_t y_column,
+                               int64_t width) {
   for_type(x.dtype(), [&]<class S, class C>() {
     const int64_t count = x.dim(0) * width;
     launch(copy_column_range<S, C>, blocks_for(count), kThreads, 0, x.data<S>() + x_column,
@@ -44,14 +44,14 @@ void copy_columns(const Tensor& x, int64_t x_column, const Into& y, int64_t y_co
   });
 }
 
-void swap_axes(const Tensor& x, const Into& y) {
+void CudaBackend::swap_axes(const Tensor& x, const Into& y) {
   for_type(x.dtype(), [&]<class S, class C>() {
     launch(swap_first_axes<S, C>, blocks_for(x.numel()), kThreads, 0, x.data<S>(), y.data<S>(),
            y.add, x.dim(0), x.dim(1), x.dim(2));
   });
 }
 
-void add_bias(Tensor& x, const Tensor& bias) {
+void CudaBackend::add_bias(Tensor& x, const Tensor& bias) {
   for_type(x.dtype(), [&]<class S, class C>() {
     launch(add_to_rows<S, C>, blocks_for(x.numel()), kThreads, 0, x.data<S>(), bias.data<C>(),
            bias.numel(), x.numel());

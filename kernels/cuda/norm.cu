@@ -2,14 +2,11 @@
 // with the residual addition before them in the same pass: a block to a row, which after the first
 // reading lies in the first cache.
 #include "kernels/cuda/column_sums.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/cuda_backend.h"
 
 namespace headroom::kernels::cuda {
 
 namespace {
-
-__device__ inline float root(float x) { return sqrtf(x); }
-__device__ inline double root(double x) { return sqrt(x); }
 
 /// A thread sums, subtracts and writes the same elements throughout: only the joins need barriers.
 template <class S, class C>
@@ -37,7 +34,7 @@ __global__ void norm_rows(bool centered, const S* x, const S* residual, const C*
       squares += v * v;
     }
     squares = join_block(squares, scratch, Sum());
-    const C inverse = C(1) / root(squares / static_cast<C>(width) + eps);
+    const C inverse = C(1) / square_root(squares / static_cast<C>(width) + eps);
     if (threadIdx.x == 0) {
       stats[2 * row] = mean;
       stats[2 * row + 1] = inverse;
@@ -115,9 +112,9 @@ const T* optional_data(const Tensor& x) {
 
 }  // namespace
 
-void norm(NormKind kind, const Tensor& x, const Tensor& residual, const Tensor& w, const Tensor& b,
-          double eps, Tensor& sum, Tensor& y, Tensor& stats) {
-  for_activation(x.dtype(), [&]<class S, class C>() {
+void CudaBackend::norm(NormKind kind, const Tensor& x, const Tensor& residual, const Tensor& w,
+                       const Tensor& b, double eps, Tensor& sum, Tensor& y, Tensor& stats) {
+  for_type(x.dtype(), [&]<class S, class C>() {
     const int64_t width = x.dim(-1), rows = x.numel() / width;
     launch(norm_rows<S, C>, block_per_row(rows), kThreads, kThreads / kWarp * sizeof(C),
            kind == NormKind::layer_norm, x.data<S>(), optional_data<S>(residual),
@@ -126,10 +123,10 @@ void norm(NormKind kind, const Tensor& x, const Tensor& residual, const Tensor& 
   });
 }
 
-void norm_backward(NormKind kind, const Tensor& sum, const Tensor& w, const Tensor& stats,
-                   const Tensor& dy, const Tensor& dsum, const Into& dx, const Into& dw,
-                   const Into& db) {
-  for_activation(sum.dtype(), [&]<class S, class C>() {
+void CudaBackend::norm_backward(NormKind kind, const Tensor& sum, const Tensor& w,
+                                const Tensor& stats, const Tensor& dy, const Tensor& dsum,
+                                const Into& dx, const Into& dw, const Into& db) {
+  for_type(sum.dtype(), [&]<class S, class C>() {
     const int64_t width = sum.dim(-1), rows = sum.numel() / width;
     const Saved<S, C> saved = {sum.data<S>(), dy.data<S>(), optional_data<C>(w), stats.data<C>(),
                                width};
@@ -148,8 +145,8 @@ void norm_backward(NormKind kind, const Tensor& sum, const Tensor& w, const Tens
   });
 }
 
-void sum_rows(const Tensor& x, const Into& out) {
-  for_activation(x.dtype(), [&]<class S, class C>() {
+void CudaBackend::sum_rows(const Tensor& x, const Into& out) {
+  for_type(x.dtype(), [&]<class S, class C>() {
     const int64_t width = x.dim(-1);
     sum_columns<C>(Row<S, C>{x.data<S>(), width}, x.numel() / width, width, out);
   });

@@ -1,6 +1,8 @@
-// The gradient's norm, and AdamW over all parameters. A model has a hundred tensors, most of them
-// small: one launch takes many, their addresses being arguments of the kernel.
-#include "kernels/cuda/optimizer.h"
+// The gradient's norm, AdamW over all parameters, and what Muon does beside its products. A model
+// has a hundred tensors, most of them small: one launch takes many, their addresses being arguments
+// of the kernel. The scale of the gradients is read where it was made; NaN means that no step is to
+// be taken.
+#include "kernels/cuda/cuda_backend.h"
 
 #include <cmath>
 #include <vector>
@@ -76,6 +78,14 @@ __global__ void sum_pieces(const double* sums, double* total, int64_t n) {
   }
 }
 
+__global__ void make_clip_scale(const double* squares, double count, double max_norm,
+                                double* scale) {
+  const double norm = square_root(*squares) / count;
+  const double most = max_norm > 0 ? max_norm / (norm + 1e-6) : 1.0;
+  const double clip = most < 1.0 ? most : 1.0;
+  *scale = isfinite(norm) ? clip / count : static_cast<double>(NAN);
+}
+
 template <class C>
 struct Updated {
   C* param;
@@ -86,18 +96,19 @@ struct Updated {
 };
 template <class C>
 struct Constants {
-  C beta1, beta2, rest1, rest2, rate, root, eps, grad_scale;
+  C beta1, beta2, rest1, rest2, rate, root, eps;
 };
-
-__device__ inline float square_root(float x) { return sqrtf(x); }
-__device__ inline double square_root(double x) { return sqrt(x); }
 
 /// Loshchilov and Hutter, arXiv 1711.05101, algorithm 2.
 template <class C>
-__global__ void update(Batch<Updated<C>> batch, Constants<C> step) {
+__global__ void update(Batch<Updated<C>> batch, Constants<C> step, const double* grad_scale) {
   const Updated<C>& t = batch.tensors[blockIdx.y];
+  const auto scale = static_cast<C>(*grad_scale);
+  if (isnan(scale)) {
+    return;
+  }
   for (int64_t i = first_item(); i < t.n; i += item_step()) {
-    const C g = t.grad[i] * step.grad_scale;
+    const C g = t.grad[i] * scale;
     const C m = step.beta1 * t.m[i] + step.rest1 * g;
     const C v = step.beta2 * t.v[i] + step.rest2 * (g * g);
     t.m[i] = m;
@@ -124,28 +135,89 @@ void adamw_of_type(std::span<const AdamWTensors> tensors, const AdamWStep& step,
       static_cast<C>(step.lr / (1 - std::pow(step.beta1, n))),
       static_cast<C>(1 / std::sqrt(1 - std::pow(step.beta2, n))),
       static_cast<C>(step.eps),
-      static_cast<C>(step.grad_scale),
   };
   in_batches(updated, [&](const Batch<Updated<C>>& batch, unsigned count, int64_t most) {
-    launch(update<C>, dim3(blocks_for(most).x, count), kThreads, 0, batch, constants);
+    launch(update<C>, dim3(blocks_for(most).x, count), kThreads, 0, batch, constants,
+           step.grad_scale.data<double>());
   });
+}
+
+template <class C>
+struct MuonMatrix {
+  C* param;
+  const C* grad;
+  C *momentum, *direction;
+  int64_t n;
+};
+
+template <class C>
+__global__ void find_directions(Batch<MuonMatrix<C>> batch, C mu, const double* grad_scale) {
+  const MuonMatrix<C>& t = batch.tensors[blockIdx.y];
+  const auto scale = static_cast<C>(*grad_scale);
+  if (isnan(scale)) {
+    return;
+  }
+  for (int64_t i = first_item(); i < t.n; i += item_step()) {
+    const C g = scale * t.grad[i], momentum = mu * t.momentum[i] + g;
+    t.momentum[i] = momentum;
+    t.direction[i] = g + mu * momentum;
+  }
+}
+
+template <class C>
+__global__ void follow_directions(Batch<MuonMatrix<C>> batch, C keep, C rate,
+                                  const double* grad_scale) {
+  const MuonMatrix<C>& t = batch.tensors[blockIdx.y];
+  if (isnan(*grad_scale)) {
+    return;
+  }
+  for (int64_t i = first_item(); i < t.n; i += item_step()) {
+    t.param[i] = keep * t.param[i] - rate * t.direction[i];
+  }
+}
+
+/// A block to a matrix.
+template <class S, class C>
+__global__ void divide_by_norms(const S* x, double eps, S* y, int64_t n) {
+  const auto scratch = shared_memory<double>(0, kThreads / kWarp);
+  const S* matrix = x + blockIdx.x * n;
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < n; i += kThreads) {
+    const auto value = static_cast<double>(widen<C>(matrix[i]));
+    sum += value * value;
+  }
+  const double norm = square_root(join_block(sum, scratch, Sum()));
+  const auto factor = static_cast<C>(1 / (norm + eps));
+  for (int64_t i = threadIdx.x; i < n; i += kThreads) {
+    y[blockIdx.x * n + i] = narrow<S>(factor * widen<C>(matrix[i]));
+  }
+}
+
+template <class C>
+std::vector<MuonMatrix<C>> muon_matrices(std::span<const MuonTensors> matrices,
+                                         const Tensor& directions) {
+  std::vector<MuonMatrix<C>> result;
+  C* direction = Tensor(directions).data<C>();
+  for (MuonTensors t : matrices) {
+    result.push_back(
+        {t.param.data<C>(), t.grad.data<C>(), t.momentum.data<C>(), direction, t.param.numel()});
+    direction += t.param.numel();
+  }
+  return result;
 }
 
 int64_t pieces_of(const Tensor& x) { return (x.numel() + kPiece - 1) / kPiece; }
 
 }  // namespace
 
-double sum_of_squares(std::span<const Tensor> tensors) {
+void CudaBackend::sum_of_squares(std::span<const Tensor> tensors, Tensor& sum) {
   int64_t pieces = 0;
   for (const Tensor& t : tensors) {
     pieces += pieces_of(t);
   }
-  if (pieces == 0) {
-    return 0;
-  }
-  Tensor sums = Tensor::empty({pieces}, DType::f64, tensors.front().device());
+  Tensor sums = Tensor::empty({pieces}, DType::f64, sum.device());
   for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
-    for_activation(type, [&]<class S, class C>() {
+    for_type(type, [&]<class S, class C>() {
       std::vector<Squared<S>> squared;
       double* place = sums.data<double>();
       for (const Tensor& t : tensors) {
@@ -162,15 +234,49 @@ double sum_of_squares(std::span<const Tensor> tensors) {
       });
     });
   }
-  Tensor total = Tensor::empty({1}, DType::f64, sums.device());
   launch(sum_pieces, dim3(1), kThreads, kThreads / kWarp * sizeof(double), sums.data<double>(),
-         total.data<double>(), pieces);
-  return *total.to(kCpu).data<double>();
+         sum.data<double>(), pieces);
 }
 
-void adamw(std::span<const AdamWTensors> tensors, const AdamWStep& step) {
+void CudaBackend::clip_scale(const Tensor& sum_of_squares, double count, double max_norm,
+                             Tensor& scale) {
+  launch(make_clip_scale, dim3(1), dim3(1), 0, sum_of_squares.data<double>(), count, max_norm,
+         scale.data<double>());
+}
+
+void CudaBackend::adamw(std::span<const AdamWTensors> tensors, const AdamWStep& step) {
   adamw_of_type<double>(tensors, step, DType::f64);
   adamw_of_type<float>(tensors, step, DType::f32);
+}
+
+void CudaBackend::muon_directions(std::span<const MuonTensors> matrices, double mu,
+                                  const Tensor& grad_scale, Tensor& directions) {
+  for_type(directions.dtype(), [&]<class, class C>() {
+    in_batches(muon_matrices<C>(matrices, directions),
+               [&](const auto& batch, unsigned count, int64_t most) {
+                 launch(find_directions<C>, dim3(blocks_for(most).x, count), kThreads, 0, batch,
+                        static_cast<C>(mu), grad_scale.data<double>());
+               });
+  });
+}
+
+void CudaBackend::unit_matrices(const Tensor& x, double eps, Tensor& y) {
+  for_type(x.dtype(), [&]<class S, class C>() {
+    launch(divide_by_norms<S, C>, dim3(static_cast<unsigned>(x.dim(0))), kThreads,
+           kThreads / kWarp * sizeof(double), x.data<S>(), eps, y.data<S>(),
+           x.numel() / std::max<int64_t>(1, x.dim(0)));
+  });
+}
+
+void CudaBackend::muon_update(std::span<const MuonTensors> matrices, const Tensor& directions,
+                              double keep, double rate, const Tensor& grad_scale) {
+  for_type(directions.dtype(), [&]<class, class C>() {
+    in_batches(muon_matrices<C>(matrices, directions),
+               [&](const auto& batch, unsigned count, int64_t most) {
+                 launch(follow_directions<C>, dim3(blocks_for(most).x, count), kThreads, 0, batch,
+                        static_cast<C>(keep), static_cast<C>(rate), grad_scale.data<double>());
+               });
+  });
 }
 
 }  // namespace headroom::kernels::cuda

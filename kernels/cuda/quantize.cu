@@ -1,8 +1,8 @@
 // Rows of float32 as 8-bit integers and one scale each, and rows turned by a Hadamard matrix so
 // that few bits hold them well.
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_math.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/rows.h"
 
 namespace headroom::kernels::cuda {
 
@@ -58,13 +58,13 @@ __global__ void transform_blocks(const S* x, S* y, C factor, int64_t blocks, int
 
 }  // namespace
 
-void quantize_rows(const Tensor& x, Weights& q) {
+void CudaBackend::quantize_rows(const Tensor& x, Weights& q) {
   launch(quantize_each_row, block_per_row(x.dim(0)), kThreads, kThreads / kWarp * sizeof(float),
          x.data<float>(), q.values.data<int8_t>(), q.scales.data<float>(), x.dim(0), x.dim(1));
 }
 
-void hadamard(const Tensor& x, Tensor& y) {
-  for_activation(x.dtype(), [&]<class S, class C>() {
+void CudaBackend::hadamard(const Tensor& x, Tensor& y) {
+  for_type(x.dtype(), [&]<class S, class C>() {
     const int64_t width = x.dim(-1), size = width & -width;
     const int64_t threads = std::clamp<int64_t>(size / 2, kWarp, kThreads);
     launch(transform_blocks<S, C>, block_per_row(x.numel() / size), static_cast<unsigned>(threads),

@@ -1,7 +1,7 @@
 // Rotary position embedding (Su et al., arXiv 2104.09864): a thread turns one pair.
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_math.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/rows.h"
 
 namespace headroom::kernels::cuda {
 
@@ -37,16 +37,16 @@ __global__ void make_table(const int32_t* positions, double base, C* table, int6
 
 }  // namespace
 
-void rope_table(const Tensor& positions, double base, Tensor& table) {
+void CudaBackend::rope_table(const Tensor& positions, double base, Tensor& table) {
   const int64_t half = table.dim(1), count = positions.numel() * half;
-  for_activation(table.dtype(), [&]<class S, class C>() {
+  for_type(table.dtype(), [&]<class S, class C>() {
     launch(make_table<C>, blocks_for(count), kThreads, 0, positions.data<int32_t>(), base,
            table.data<C>(), count, half);
   });
 }
 
-void rope(const Tensor& x, const Tensor& table, RopeStyle style, Direction direction,
-          const Into& y) {
+void CudaBackend::rope(const Tensor& x, const Tensor& table, RopeStyle style, Direction direction,
+                       const Into& y) {
   for_type(x.dtype(), [&]<class S, class C>() {
     const int64_t pairs = x.numel() / 2;
     launch(rotate_pairs<S, C>, blocks_for(pairs), kThreads, 0, x.data<S>(), table.data<C>(),

@@ -1,6 +1,6 @@
 // What choosing a token asks of its logits: a block summarises a stretch of them, the host joins
 // the few summaries in order.
-#include "kernels/cuda/sampling.h"
+#include "kernels/cuda/cuda_backend.h"
 
 #include <cmath>
 #include <limits>
@@ -19,9 +19,6 @@ constexpr int64_t kStretch = 4096;
 struct Summary {
   double most, index, sum;
 };
-
-__device__ inline float exponential_of(float x) { return expf(x); }
-__device__ inline double exponential_of(double x) { return exp(x); }
 
 template <class C>
 __global__ void summarize(const C* x, Summary* summaries, int64_t n, C infinity) {
@@ -43,7 +40,7 @@ __global__ void summarize(const C* x, Summary* summaries, int64_t n, C infinity)
   C sum = 0;
   for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
     from_end = x[i] == most && from_end == 0 ? static_cast<int>(end - i) : from_end;
-    sum += most > -infinity ? exponential_of(x[i] - most) : C(0);
+    sum += most > -infinity ? exponential(x[i] - most) : C(0);
   }
   from_end = join_block(from_end, whole, Maximum());
   sum = join_block(sum, scratch, Sum());
@@ -75,27 +72,19 @@ Largest join(const Summary* summaries, int64_t count) {
 template <class C>
 __global__ void weigh(const C* x, C shift, C divisor, C* y, int64_t n) {
   for (int64_t i = first_item(); i < n; i += item_step()) {
-    y[i] = exponential_of((x[i] - shift) / divisor);
+    y[i] = exponential((x[i] - shift) / divisor);
   }
-}
-
-template <class F>
-void for_compute(DType type, const F& f) {
-  if (type == DType::f64) {
-    return f.template operator()<double>();
-  }
-  return f.template operator()<float>();
 }
 
 }  // namespace
 
-Largest largest(const Tensor& x) {
+Largest CudaBackend::largest(const Tensor& x) {
   const int64_t n = x.numel(), stretches = (n + kStretch - 1) / kStretch;
   if (n == 0) {
     return {};
   }
   Tensor summaries = Tensor::empty({stretches, 3}, DType::f64, x.device());
-  for_compute(x.dtype(), [&]<class C>() {
+  for_type(x.dtype(), [&]<class, class C>() {
     launch(summarize<C>, dim3(static_cast<unsigned>(stretches)), kThreads,
            kThreads / kWarp * (sizeof(C) + sizeof(int)), x.data<C>(),
            reinterpret_cast<Summary*>(summaries.data<double>()), n,
@@ -105,8 +94,8 @@ Largest largest(const Tensor& x) {
   return join(reinterpret_cast<const Summary*>(on_host.data<double>()), stretches);
 }
 
-void exp_weights(const Tensor& x, double shift, double divisor, Tensor& y) {
-  for_compute(x.dtype(), [&]<class C>() {
+void CudaBackend::exp_weights(const Tensor& x, double shift, double divisor, Tensor& y) {
+  for_type(x.dtype(), [&]<class, class C>() {
     // Anything smaller than the smallest normal number sends all but the shift itself to 0 too.
     const C by = static_cast<C>(std::max<double>(divisor, std::numeric_limits<C>::min()));
     launch(weigh<C>, blocks_for(x.numel()), kThreads, 0, x.data<C>(), static_cast<C>(shift), by,

@@ -1,6 +1,6 @@
 // Writing keys and values into a cache: rounding, or coding in bytes, a warp to a group of numbers
 // that share a scale.
-#include "kernels/cuda/store_kv.h"
+#include "kernels/cuda/cuda_backend.h"
 
 #include <cmath>
 
@@ -99,7 +99,7 @@ void for_stored_type(DType type, const F& f) {
 
 }  // namespace
 
-void store_kv(const Tensor& x, Tensor& to, const KVCode& code, int64_t slot) {
+void CudaBackend::store_kv(const Tensor& x, Tensor& to, const KVCode& code, int64_t slot) {
   const int64_t vectors = x.dim(0) * x.dim(1), width = x.dim(2), first = slot * x.dim(1);
   if (x.numel() == 0) {
     return;

@@ -1,20 +1,15 @@
 // The harness's device as tensors see it.
 #pragma once
 
-#include "kernels/cuda/cuda_allocator.h"
-#include "tensor/tensor.h"
+#include "kernels/backend.h"
 
 namespace headroom::testing {
 
 /// The device, with the backend's allocator installed for it.
 inline Device gpu() {
-  static auto* allocator = [] {
-    auto* made = new kernels::cuda::CudaAllocator;  // outlives every tensor
-    install_allocator(Device::Type::cuda, *made);
-    return made;
-  }();
-  static_cast<void>(allocator);
-  return {Device::Type::cuda, 0};
+  constexpr Device kGpu{Device::Type::cuda, 0};
+  kernels::backend(kGpu);
+  return kGpu;
 }
 
 }  // namespace headroom::testing

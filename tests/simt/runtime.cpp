@@ -38,6 +38,7 @@ struct Runtime {
   cudaError_t last_error = cudaSuccess;
   std::string report;  // of the kernel that failed
   unsigned launches = 0;
+  int devices = 1;
 
   cudaError_t note(cudaError_t error) {
     last_error = error == cudaSuccess ? last_error : error;
@@ -116,6 +117,8 @@ cudaError_t ask(cudaStream_t stream, std::function<void()> work) {
 
 }  // namespace
 
+void set_device_count(int count) { runtime().devices = count; }
+
 void run_pending(cudaStream_t stream) {
   if (stream != nullptr) {
     run_until(stream, stream->done + stream->pending.size());
@@ -137,6 +140,21 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
 }
 
 }  // namespace simt
+
+/// "cudaErrorNoDevice: no CUDA-capable devices were detected by the installed CUDA driver."
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = simt::runtime().devices;
+  return *count > 0 ? cudaSuccess : simt::runtime().note(cudaErrorNoDevice);
+}
+cudaError_t cudaSetDevice(int index) {
+  return index >= 0 && index < simt::runtime().devices
+             ? cudaSuccess
+             : simt::runtime().note(cudaErrorInvalidDevice);
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   const size_t all = (bytes + 3 * simt::kGuard - 1) / simt::kGuard * simt::kGuard;
@@ -235,6 +253,10 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "out of memory";
     case cudaErrorInvalidConfiguration:
       return "invalid configuration argument";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice:
+      return "invalid device ordinal";
     case cudaErrorLaunchFailure:
       return simt::runtime().report.c_str();
   }

@@ -64,6 +64,7 @@ struct cublasLtMatmulHeuristicResult_t {
   int reserved[4];
 };
 
+size_t cublasLtGetVersion();
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle);
 const char* cublasLtGetStatusString(cublasStatus_t status);

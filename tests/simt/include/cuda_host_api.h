@@ -11,6 +11,8 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
   cudaErrorLaunchFailure = 719,
 };
 enum cudaMemcpyKind {
@@ -37,6 +39,9 @@ struct cudaLaunchConfig_t {
   unsigned numAttrs;
 };
 
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int index);
+cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
@@ -59,6 +64,8 @@ const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
 
 namespace simt {
+/// How many GPUs the machine seems to have; 1 at first.
+void set_device_count(int count);
 /// Does what a stream has been asked for and has not done yet.
 void run_pending(cudaStream_t stream);
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,

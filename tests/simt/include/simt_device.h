@@ -16,6 +16,9 @@
 #define __host__
 #define __launch_bounds__(...)
 
+using std::isfinite;
+using std::isnan;
+
 struct uint3 {
   unsigned x, y, z;
 };
