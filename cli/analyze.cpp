@@ -53,7 +53,8 @@ experiments::TrainedModel load_for_analysis(const AnalyzeOptions& options, const
       experiments::load_trained_model(options.run, {.overrides = common.overrides,
                                                     .corpus = options.corpus,
                                                     .passages = options.passages,
-                                                    .context = options.context});
+                                                    .context = options.context,
+                                                    .device = common.device});
   for (const std::string& each : trained.notes) {
     note(common, each);
   }

@@ -6,6 +6,7 @@
 #include <CLI/App.hpp>
 
 #include "cli/number_list.h"
+#include "kernels/threads.h"
 #include "tensor/check.h"
 
 namespace headroom::cli {
@@ -25,6 +26,12 @@ void require_positions(const configs::ModelConfig& model, int64_t tokens) {
       "{} tokens pass model.block_size {}, where learned positions end: raise it with --set, "
       "or ask for fewer",
       tokens, model.block_size);
+}
+
+std::string bench_device(Device device) {
+  const int threads = kernels::threads();
+  return device == kCpu ? fmt::format("{} thread{}", threads, threads == 1 ? "" : "s")
+                        : name_of(device);
 }
 
 std::string bench_heading(const std::string& name, const configs::ModelConfig& model,

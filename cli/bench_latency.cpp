@@ -14,6 +14,7 @@
 #include "configs/memory.h"
 #include "experiments/latency.h"
 #include "kernels/threads.h"
+#include "train/device.h"
 #include "train/precision.h"
 
 namespace headroom::cli {
@@ -52,15 +53,17 @@ std::string to_text(const Latency& latency) {
 int run_bench_latency(const BenchLatencyOptions& options, const Common& common) {
   const ConfigArgument argument = load_config_argument(options.argument, common);
   const configs::ModelConfig& config = argument.config.model;
+  const Device device = train::choose_device(common.device, argument.config.train);
   const int64_t vocabulary = find_vocabulary(argument).value_or(kUsualVocabulary);
   use_configured_threads(common, argument.config.train.threads);
   const train::PrecisionChoice precision = train::choose_precision(
-      common.precision.value_or(configs::Precision::fp32), kernels::has_native_bf16());
+      common.precision.value_or(configs::Precision::fp32), device, kernels::has_native_bf16());
   const int64_t longest = *std::max_element(options.contexts.begin(), options.contexts.end()) + 1;
   configs::require_cache_memory(config, vocabulary, longest, 1,
-                                configs::kv_types_of(precision.dtype), "--contexts");
+                                configs::kv_types_of(precision.dtype), "--contexts",
+                                configs::available_memory(device));
   require_positions(config, longest);
-  const nn::GPT model(config, vocabulary, nn::Scope{.seed = 1});
+  const nn::GPT model(config, vocabulary, nn::Scope{.seed = 1, .device = device});
   Latency result;
   {
     WorkProgress progress(common, "bench latency");
@@ -72,9 +75,9 @@ int run_bench_latency(const BenchLatencyOptions& options, const Common& common) 
     print_json(to_json(result));
     return 0;
   }
-  print(fmt::format("{}; the next token in {} on {} thread{}\n{}",
+  print(fmt::format("{}; the next token in {} on {}\n{}",
                     bench_heading(argument.name, config, vocabulary), precision.sentence,
-                    kernels::threads(), kernels::threads() == 1 ? "" : "s", to_text(result)));
+                    bench_device(device), to_text(result)));
   return 0;
 }
 

@@ -16,6 +16,7 @@
 #include "experiments/format.h"
 #include "experiments/memory_bill.h"
 #include "kernels/threads.h"
+#include "train/device.h"
 #include "train/precision.h"
 
 namespace headroom::cli {
@@ -52,15 +53,17 @@ std::string to_text(const std::vector<MemoryBill>& bills) {
 int run_bench_memory(const BenchMemoryOptions& options, const Common& common) {
   const ConfigArgument argument = load_config_argument(options.argument, common);
   const configs::ModelConfig& config = argument.config.model;
+  const Device device = train::choose_device(common.device, argument.config.train);
   const int64_t vocabulary = find_vocabulary(argument).value_or(kUsualVocabulary);
   use_configured_threads(common, argument.config.train.threads);
   const train::PrecisionChoice precision = train::choose_precision(
-      common.precision.value_or(configs::Precision::fp32), kernels::has_native_bf16());
+      common.precision.value_or(configs::Precision::fp32), device, kernels::has_native_bf16());
   const int64_t longest = *std::max_element(options.contexts.begin(), options.contexts.end());
   const configs::KVTypes types = configs::kv_types_of(precision.dtype);
-  configs::require_cache_memory(config, vocabulary, longest, 1, types, "--contexts");
+  configs::require_cache_memory(config, vocabulary, longest, 1, types, "--contexts",
+                                configs::available_memory(device));
   require_positions(config, longest);
-  const nn::GPT model(config, vocabulary, nn::Scope{.seed = 1});
+  const nn::GPT model(config, vocabulary, nn::Scope{.seed = 1, .device = device});
   std::vector<MemoryBill> bills;
   {
     WorkProgress progress(common, "bench memory");

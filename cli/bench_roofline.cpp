@@ -14,6 +14,7 @@
 #include "configs/memory.h"
 #include "experiments/roofline.h"
 #include "kernels/threads.h"
+#include "train/device.h"
 #include "train/precision.h"
 
 namespace headroom::cli {
@@ -98,8 +99,9 @@ std::string batch_table(const Roofline& r, int64_t context) {
 
 experiments::RooflineOptions plan_points(const BenchRooflineOptions& options,
                                          const configs::Config& config, int64_t vocabulary,
-                                         DType precision) {
+                                         DType precision, Device device) {
   experiments::RooflineOptions points;
+  points.device = device;
   points.prefill_dtype = precision;
   points.prefill_tokens = options.tokens;
   points.context = options.context;
@@ -116,19 +118,20 @@ experiments::RooflineOptions plan_points(const BenchRooflineOptions& options,
   widest.n_kv_head = most_heads;
   configs::require_cache_memory(widest, vocabulary, points.batch_context,
                                 std::max<int64_t>(1, options.most_sequences), configs::KVTypes(),
-                                "--sequences");
+                                "--sequences", configs::available_memory(device));
   return points;
 }
 
 int run_bench_roofline(const BenchRooflineOptions& options, const Common& common) {
   const ConfigArgument argument = load_config_argument(options.argument, common);
   const configs::Config& config = argument.config;
+  const Device device = train::choose_device(common.device, config.train);
   const int64_t vocabulary = find_vocabulary(argument).value_or(kUsualVocabulary);
   use_configured_threads(common, config.train.threads);
   const train::PrecisionChoice precision = train::choose_precision(
-      common.precision.value_or(config.train.precision), kernels::has_native_bf16());
+      common.precision.value_or(config.train.precision), device, kernels::has_native_bf16());
   const experiments::RooflineOptions points_wanted =
-      plan_points(options, config, vocabulary, precision.dtype);
+      plan_points(options, config, vocabulary, precision.dtype, device);
   require_positions(config.model, std::max({options.tokens, options.context + 1,
                                             points_wanted.batch_context + 1}));
   Roofline result;
@@ -143,10 +146,11 @@ int run_bench_roofline(const BenchRooflineOptions& options, const Common& common
     return 0;
   }
   print(fmt::format(
-      "{} on {} thread{}\n"
-      "  read bandwidth {:.1f} GB/s, FMA peak {:.1f} GFLOP/s in fp32 and {:.1f} in bf16\n\n{}{}",
-      bench_heading(argument.name, config.model, vocabulary), kernels::threads(),
-      kernels::threads() == 1 ? "" : "s", result.read_bandwidth_gb_s, result.peak_fp32_gflops,
+      "{} on {}\n"
+      "  {} bandwidth {:.1f} GB/s, {} {:.1f} GFLOP/s in fp32 and {:.1f} in bf16\n\n{}{}",
+      bench_heading(argument.name, config.model, vocabulary), bench_device(device),
+      device == kCpu ? "read" : "copy", result.read_bandwidth_gb_s,
+      device == kCpu ? "FMA peak" : "best matrix product", result.peak_fp32_gflops,
       result.peak_bf16_gflops, points(result, options, precision.dtype),
       result.batches.empty() ? "" : batch_table(result, points_wanted.batch_context)));
   return 0;

@@ -69,13 +69,14 @@ void add_common_options(CLI::App& app, Common& common) {
                       "CPU threads; 0: one per core [OMP_NUM_THREADS, else one per core]",
                       [&](int64_t value) { common.threads = value; })
       ->group(kCommonGroup);
-  const auto read_device = [](const std::string& device) {
-    check_input(device != "cuda", "--device is cuda, but this build computes on the cpu only");
-    check_input(device == "cpu", "--device is {}, but must be cpu", device);
+  const auto read_device = [&](const std::string& name) {
+    common.device = parse_device(name, "--device");
   };
-  app.add_option_function<std::string>("--device", read_device, "where to compute: cpu")
+  app.add_option_function<std::string>(
+         "--device", read_device,
+         "where to compute: cpu, cuda (the first GPU) or cuda:N (the N-th, counted from 0)")
       ->type_name("NAME")
-      ->default_str("cpu")
+      ->default_str("train.device")
       ->group(kCommonGroup);
   // A flag, so that it never takes the word after it for FILE; without one CLI11 calls it "true".
   app.add_flag("--profile", common.profile,
@@ -109,7 +110,7 @@ void add_precision(CLI::App& app, Common& common, const std::string& usual) {
                                  configs::allowed<configs::Precision>({})));
   };
   app.add_option_function<std::string>("--precision", read,
-                                       "fp32, bf16, or auto: bf16 where the processor has it")
+                                       "fp32, bf16, or auto: bf16 where the device computes in it")
       ->type_name("NAME")
       ->default_str(usual);
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "tensor/device.h"
 
 namespace CLI {
 class App;
@@ -26,6 +27,7 @@ struct Common {
   bool json = false;
   bool quiet = false;
   std::optional<int64_t> threads;
+  std::optional<Device> device;
   std::string profile;                          // the file of the trace; empty: no profile
   std::optional<configs::Precision> precision;  // only where add_precision() registered it
 };

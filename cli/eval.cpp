@@ -104,7 +104,8 @@ void evaluate_stream(const EvalOptions& options, const Common& common,
   if (!spec.recompute) {
     const infer::BlockTable table(spec.mask, std::max<int64_t>(1, context));
     configs::require_cache_memory(model, loaded.model->vocab_size(), table.slots(), 1,
-                                  spec.types(dtype), "--context, or window or sinks in --cache");
+                                  spec.types(dtype), "--context, or window or sinks in --cache",
+                                  configs::available_memory(loaded.model->device()));
   }
   WorkProgress progress(common, "eval, percent");
   int64_t done = 0, percent = 0;
@@ -127,13 +128,14 @@ int run_eval(const EvalOptions& options, const Common& common) {
               "--stride {} is for windows that overlap, but --cache {} reads streams one after "
               "another: give one of the two",
               options.stride, options.cache);
-  const train::LoadedRun loaded = train::load_run(options.run, common.overrides);
+  const train::LoadedRun loaded = train::load_run(options.run, common.overrides, common.device);
   for (const std::string& each : loaded.notes) {
     note(common, each);
   }
   use_configured_threads(common, loaded.config.train.threads);
   const train::PrecisionChoice precision = train::choose_precision(
-      common.precision.value_or(configs::Precision::fp32), kernels::has_native_bf16());
+      common.precision.value_or(configs::Precision::fp32), loaded.model->device(),
+      kernels::has_native_bf16());
   const std::string path = options.corpus.empty() ? loaded.config.data.corpus : options.corpus;
   const text::Corpus corpus = text::load_corpus(path, loaded.config.data.val_fraction);
   for (const std::string& each : corpus.notes) {

@@ -54,7 +54,7 @@ class Generation {
   Generation(const GenerateArguments& options, const Common& common)
       : options_(options),
         common_(common),
-        loaded_(train::load_run(options.run, common.overrides)) {
+        loaded_(train::load_run(options.run, common.overrides, common.device)) {
     for (const std::string& each : loaded_.notes) {
       note(common, each);
     }
@@ -94,7 +94,8 @@ class Generation {
                                   engine_.beams > 1 ? "--tokens or --beams"
                                   : engine_.cache.mask.window > 0
                                       ? "--tokens, or window or sinks in --cache"
-                                      : "--tokens");
+                                      : "--tokens",
+                                  configs::available_memory(loaded_.model->device()));
     loaded_.model->store_weights(weights_);
     if (draft_) {
       draft_->model->store_weights(weights_);
@@ -130,7 +131,8 @@ class Generation {
 
   void set_engine_options() {
     const train::PrecisionChoice precision = train::choose_precision(
-        common_.precision.value_or(configs::Precision::fp32), kernels::has_native_bf16());
+        common_.precision.value_or(configs::Precision::fp32), loaded_.model->device(),
+        kernels::has_native_bf16());
     engine_ = {.tokens = options_.tokens == GenerateArguments::kNotGiven ? default_tokens()
                                                                          : options_.tokens,
                .sampling = {.temperature = options_.temperature,
@@ -149,7 +151,7 @@ class Generation {
 
   /// The draft's run, whose tokens must be the ids of this one.
   void load_draft() {
-    draft_.emplace(train::load_run(options_.draft));
+    draft_.emplace(train::load_run(options_.draft, {}, loaded_.model->device()));
     for (const std::string& each : draft_->notes) {
       note(common_, each);
     }

@@ -28,7 +28,8 @@ void TrainingProgress::started(const train::RunStart& run) {
                          run.vocab_size, run.sequences_per_pass));
   line_.line(fmt::format("model      {} parameters, cache {} per token in f32", run.parameters,
                          configs::human_bytes(run.cache_bytes_per_token)));
-  line_.line(fmt::format("compute    {}; {} thread{}, {}, {}", run.precision, run.threads,
+  const std::string gpu = run.device == kCpu ? "" : fmt::format("{}, with ", run.device);
+  line_.line(fmt::format("compute    {}; {}{} thread{}, {}, {}", run.precision, gpu, run.threads,
                          run.threads == 1 ? "" : "s", kernels::simd_name(), kernels::gemm_name()));
   line_.line(fmt::format("budget     steps {} to {} of {} tokens; a checkpoint is {}",
                          run.first_step, run.steps, run.tokens_per_step,

@@ -117,6 +117,19 @@ int report(const experiments::ReproduceOutcome& outcome, const std::filesystem::
   return outcome.failed.empty() ? 0 : 1;
 }
 
+/// The exhibits are about processors: their times, their memory, the plain attention they time
+/// themselves against.
+void require_cpu(const Common& common, const configs::Config& sweep) {
+  check_input(!common.device || *common.device == kCpu,
+              "--device is {}, but reproduce computes on the cpu alone: sweep, bench and analyze "
+              "compute on a GPU too",
+              common.device.value_or(kCpu));
+  check_input(sweep.train.device == configs::DeviceKind::cpu,
+              "train.device is {}, but reproduce computes on the cpu alone: train the sweep by "
+              "itself, and give it as --sweep",
+              configs::name_of(sweep.train.device));
+}
+
 int run_reproduce(const ReproduceOptions& options, const Common& common) {
   experiments::ReproduceOptions study;
   study.folder = options.folder;
@@ -124,6 +137,7 @@ int run_reproduce(const ReproduceOptions& options, const Common& common) {
   study.quick = options.quick;
   study.sweep = options.sweep;
   study.sweep_config = preset_config("gqa-quick", sweep_overrides(options, common));
+  require_cpu(common, study.sweep_config);
   study.preset = [](const std::string& name) { return preset_config(name, {}); };
   experiments::ReproduceOutcome outcome;
   {

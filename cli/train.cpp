@@ -16,7 +16,7 @@ namespace headroom::cli {
 namespace {
 
 void print_result(const Common& common, const train::TrainResult& result,
-                  const std::filesystem::path& folder) {
+                  const std::filesystem::path& folder, Device device) {
   if (common.json) {
     print_json({{"run", folder.string()},
                 {"step", result.step},
@@ -25,7 +25,7 @@ void print_result(const Common& common, const train::TrainResult& result,
                 {"best_step", result.best_step},
                 {"tokens", result.tokens},
                 {"params", result.parameters},
-                {"peak_rss_bytes", experiments::peak_resident_bytes()},
+                {experiments::peak_bytes_name(device), experiments::peak_bytes(device)},
                 {"planned_bytes", result.planned_bytes},
                 {"seconds", result.seconds}});
     return;
@@ -37,7 +37,7 @@ void print_result(const Common& common, const train::TrainResult& result,
                   "memory                {} at most, {} planned\n"
                   "run folder            {}\n",
                   result.best_loss, result.best_step, result.final_loss, result.step, result.tokens,
-                  clock(result.seconds), configs::human_bytes(experiments::peak_resident_bytes()),
+                  clock(result.seconds), configs::human_bytes(experiments::peak_bytes(device)),
                   configs::human_bytes(result.planned_bytes), folder.string()));
 }
 
@@ -50,13 +50,17 @@ int run_train(const TrainingOptions& options, const Common& common) {
     TrainingProgress printer(common);
     result = train::train(
         job.config,
-        {.folder = job.folder, .resume = options.resume, .workers = &kernels::workers()}, printer);
+        {.folder = job.folder,
+         .resume = options.resume,
+         .device = job.device,
+         .workers = &kernels::workers()},
+        printer);
   }
   if (result.interrupted) {
     return end_interrupted(fmt::format("step {}, which is saved in {}", result.step,
                                        (job.folder / train::kLastFile).string()));
   }
-  print_result(common, result, job.folder);
+  print_result(common, result, job.folder, job.device);
   return 0;
 }
 

@@ -3,7 +3,7 @@
 
 #include <CLI/App.hpp>
 
-#include "tensor/check.h"
+#include "train/device.h"
 #include "train/interrupt.h"
 
 namespace headroom::cli {
@@ -23,6 +23,8 @@ TrainingJob read_job(const TrainingOptions& options, const Common& common) {
   job.config = argument.config;
   job.config.train.precision = common.precision.value_or(job.config.train.precision);
   job.config.train.threads = common.threads.value_or(job.config.train.threads);
+  job.device = train::choose_device(common.device, job.config.train);
+  job.config.train.device = configs::kind_of(job.device);
   use_configured_threads(common, job.config.train.threads);
   job.in_place = options.folder.empty() && !argument.run.empty();
   job.folder = job.in_place             ? argument.run

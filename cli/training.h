@@ -21,7 +21,8 @@ void add_training_options(CLI::App& app, TrainingOptions& options, Common& commo
                           const std::string& usual, const std::string& resume_help);
 
 struct TrainingJob {
-  configs::Config config;        // with --precision and --threads in it
+  configs::Config config;        // with --precision, --threads and the kind of --device in it
+  Device device;                 // which has been asked for its kernels
   std::filesystem::path folder;  // --out; else the run or sweep that CONFIG is; else runs/NAME
   bool in_place = false;         // the second of these
 };

@@ -14,6 +14,7 @@
 #include "configs/size.h"
 #include "infer/block_table.h"
 #include "infer/verify.h"
+#include "train/device.h"
 #include "train/run_folder.h"
 
 namespace headroom::cli {
@@ -55,7 +56,7 @@ std::array<int64_t, 3> lengths_for(const configs::ModelConfig& model, kernels::A
 /// Refuses a cache whose window asks for more tokens than fit. The passes in float64 are the widest
 /// ones; the logits are compared as doubles, and at most five sets of them are held at once.
 void require_memory(const configs::ModelConfig& model, int64_t vocabulary, int64_t weights,
-                    const infer::CacheSpec& spec) {
+                    const infer::CacheSpec& spec, Device device) {
   constexpr int64_t kDouble = sizeof(double), kSets = 5;
   const std::array<int64_t, 3> lengths = lengths_for(model, spec.mask);
   const int64_t tokens = lengths[0], batch = std::ssize(lengths);
@@ -75,33 +76,36 @@ void require_memory(const configs::ModelConfig& model, int64_t vocabulary, int64
       items,
       window == 0 ? fmt::format("lower model.n_layer (now {})", model.n_layer)
                   : fmt::format("lower {} in --cache (now {})", by_window ? "window" : "sinks",
-                                by_window ? window : sinks));
+                                by_window ? window : sinks),
+      configs::available_memory(device));
 }
 
 /// The run's model, or the config's with the weights training would start from.
 std::unique_ptr<nn::GPT> load_model(const VerifyCacheOptions& options,
                                     const ConfigArgument& argument, const Common& common,
                                     const std::vector<infer::CacheSpec>& specs) {
+  const Device device = train::choose_device(common.device, argument.config.train);
   const configs::ModelConfig& model = argument.config.model;
   const int64_t vocabulary = find_vocabulary(argument).value_or(kUsualVocabulary);
   const int64_t weights = configs::weights_bytes(model, vocabulary);
   const std::vector<configs::MemoryItem> items = {
       {"weights", weights}, {"weights in float64", (configs::Count(2) * weights).value()}};
   configs::require_memory("verify-cache", items,
-                          fmt::format("lower model.n_layer (now {})", model.n_layer));
+                          fmt::format("lower model.n_layer (now {})", model.n_layer),
+                          configs::available_memory(device));
   for (const infer::CacheSpec& spec : specs) {
-    require_memory(model, vocabulary, weights, spec);
+    require_memory(model, vocabulary, weights, spec, device);
   }
   use_configured_threads(common, argument.config.train.threads);
   if (!argument.run.empty()) {
-    train::LoadedRun loaded = train::load_run(options.argument, common.overrides);
+    train::LoadedRun loaded = train::load_run(options.argument, common.overrides, device);
     for (const std::string& each : loaded.notes) {
       note(common, each);
     }
     return std::move(loaded.model);
   }
   const auto seed = static_cast<uint64_t>(argument.config.train.seed);
-  return std::make_unique<nn::GPT>(model, vocabulary, nn::Scope{.seed = seed});
+  return std::make_unique<nn::GPT>(model, vocabulary, nn::Scope{.seed = seed, .device = device});
 }
 
 std::vector<infer::CacheCheck> check_cache(const nn::GPT& model, const nn::GPT& model_f64,

@@ -216,9 +216,9 @@ struct TrainConfig {
           self.eval_every);
     visit(Field{"save_every", "steps between saves; 0: only after evaluations", 0, 1e12},
           self.save_every);
-    visit(Field{"precision", "auto: bf16 where the processor computes in it"}, self.precision);
+    visit(Field{"precision", "auto: bf16 where the device computes in it"}, self.precision);
     visit(Field{"seed", "of every random stream", 0, 9007199254740992.0}, self.seed);
-    visit(Field{"device", "where to train"}, self.device);
+    visit(Field{"device", "where to compute, unless --device says it: cuda is the first GPU"}, self.device);
     visit(Field{"threads", "0: one per core", 0, 1024}, self.threads);
     visit(Field{"shard_optimizer", "each of several workers keeps a part of the optimizer's state"},
           self.shard_optimizer);

@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "tensor/device.h"
+
 namespace headroom::configs {
 
 template <class E, size_t N>
@@ -118,6 +120,13 @@ constexpr Spellings<Relief, 3> spellings(Relief) {
 
 /// Where training runs. cuda is a word the reader knows, so that it can say why it refuses it.
 enum class DeviceKind { cpu, cuda };
+constexpr DeviceKind kind_of(Device device) {
+  return device.type == Device::Type::cpu ? DeviceKind::cpu : DeviceKind::cuda;
+}
+/// The first device of a kind.
+constexpr Device first_of(DeviceKind kind) {
+  return kind == DeviceKind::cpu ? kCpu : Device{Device::Type::cuda, 0};
+}
 constexpr Spellings<DeviceKind, 2> spellings(DeviceKind) {
   return {{{DeviceKind::cpu, "cpu"}, {DeviceKind::cuda, "cuda"}}};
 }

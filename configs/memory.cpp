@@ -143,7 +143,10 @@ std::string advice_for_training(const Config& config, int64_t vocab_size,
 
 }  // namespace
 
-int64_t available_memory() {
+int64_t available_memory(Device device) {
+  if (device != kCpu) {
+    return Count::kMost;
+  }
   return std::min({machine_memory(), control_group_memory(), address_space()});
 }
 

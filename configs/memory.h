@@ -12,8 +12,9 @@
 namespace headroom::configs {
 
 /// Bytes this process can still get: the least of MemAvailable, what the limits of its control
-/// groups leave, and what `ulimit -v` leaves. The largest int64 where none of them can be read.
-int64_t available_memory();
+/// groups leave, and what `ulimit -v` leaves. The largest int64 where none of them can be read, and
+/// for a GPU, whose allocator says what it lacks when it lacks it.
+int64_t available_memory(Device device = kCpu);
 
 /// One part of what is about to be allocated.
 struct MemoryItem {

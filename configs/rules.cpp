@@ -160,14 +160,6 @@ std::optional<Problem> sweep_problem(const Config& config) {
   return std::nullopt;
 }
 
-std::optional<Problem> device_problem(const TrainConfig& t) {
-  if (t.device == DeviceKind::cuda) {
-    return Problem{{"train.device"},
-                   "train.device is cuda, but this build has no CUDA backend: use cpu"};
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::optional<Problem> find_problem(const Config& config) {
@@ -187,10 +179,7 @@ std::optional<Problem> find_problem(const Config& config) {
   if (!problem) {
     problem = data_problem(config.data);
   }
-  if (!problem) {
-    problem = sweep_problem(config);
-  }
-  return problem ? problem : device_problem(config.train);
+  return problem ? problem : sweep_problem(config);
 }
 
 void check_config(const Config& config) {

@@ -4,9 +4,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 
 #include "experiments/milliseconds.h"
 #include "kernels/backend.h"
+#include "kernels/peak.h"
+#include "tensor/allocator.h"
 
 namespace headroom::experiments {
 
@@ -17,19 +20,23 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-double best_gemm_gflops(DType operands) {
+double best_gemm_gflops(DType operands, Device device) {
   using kernels::Transpose;
   constexpr int kRuns = 5;
+  constexpr std::array<int64_t, 3> kOnCpu = {1024, 2048, 3072}, kOnGpu = {2048, 4096, 8192};
+  auto& kernels = kernels::backend(device);
   double best = 0;
-  for (const int64_t size : {1024, 2048, 3072}) {
-    const Tensor a = Tensor::zeros({size, size}, operands),
-                 b = Tensor::zeros({size, size}, operands);
-    const kernels::Into out{Tensor::empty({size, size}, DType::f32)};
-    auto& device = kernels::backend(kCpu);
-    device.matmul(a, Transpose::no, b, Transpose::yes, out);  // makes the primitive
+  for (const int64_t size : device == kCpu ? kOnCpu : kOnGpu) {
+    const Tensor a = Tensor::zeros({size, size}, operands, device),
+                 b = Tensor::zeros({size, size}, operands, device);
+    const kernels::Into out{Tensor::empty({size, size}, DType::f32, device)};
+    const auto product = [&] {
+      kernels.matmul(a, Transpose::no, b, Transpose::yes, out);
+      kernels.wait();
+    };
+    product();  // makes the primitive
     for (int run = 0; run < kRuns; ++run) {
-      const double ms =
-          milliseconds([&] { device.matmul(a, Transpose::no, b, Transpose::yes, out); });
+      const double ms = milliseconds(product);
       const auto n = static_cast<double>(size);
       best = std::max(best, 2 * n * n * n / ms / 1e6);
     }
@@ -37,10 +44,37 @@ double best_gemm_gflops(DType operands) {
   return best;
 }
 
-int64_t peak_resident_bytes() {
+double peak_gflops(DType operands, Device device) {
+  return device == kCpu ? kernels::fma_peak_gflops(operands) : best_gemm_gflops(operands, device);
+}
+
+double bandwidth_gb_s(Device device) {
+  if (device == kCpu) {
+    return kernels::read_bandwidth_gb_s();
+  }
+  constexpr int64_t kBytes = int64_t{1} << 30;  // far more than a GPU's caches hold
+  const Tensor from = Tensor::zeros({kBytes}, DType::i8, device);
+  Tensor to = Tensor::empty({kBytes}, DType::i8, device);
+  auto& kernels = kernels::backend(device);
+  kernels.wait();
+  const double ms = milliseconds([&] {
+    to.copy_from(from);
+    kernels.wait();
+  });
+  return 2 * static_cast<double>(kBytes) / ms / 1e6;
+}
+
+int64_t peak_bytes(Device device) {
+  if (device != kCpu) {
+    return static_cast<int64_t>(allocator(device).peak_bytes());
+  }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_maxrss * 1024;  // Linux counts in KiB
+}
+
+const char* peak_bytes_name(Device device) {
+  return device == kCpu ? "peak_rss_bytes" : "peak_device_bytes";
 }
 
 }  // namespace headroom::experiments

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "tensor/device.h"
 #include "tensor/dtype.h"
 
 namespace headroom::experiments {
@@ -12,10 +13,20 @@ namespace headroom::experiments {
 double median(std::vector<double> values);
 
 /// GFLOP/s of the library's matrix product at the best of a few large shapes; operands are f32 or
-/// bf16, results f32. Below kernels::fma_peak_gflops() on any machine.
-double best_gemm_gflops(DType operands);
+/// bf16, results f32. On the CPU below kernels::fma_peak_gflops().
+double best_gemm_gflops(DType operands, Device device);
 
-/// Bytes of memory this process has held at most (VmHWM).
-int64_t peak_resident_bytes();
+/// The ceiling of arithmetic in GFLOP/s: on the CPU kernels::fma_peak_gflops(); on a GPU, where no
+/// kernel measures that, best_gemm_gflops().
+double peak_gflops(DType operands, Device device);
+
+/// The ceiling of reading memory in GB/s: on the CPU kernels::read_bandwidth_gb_s(); on a GPU what
+/// its copies read and write.
+double bandwidth_gb_s(Device device);
+
+/// Bytes of memory held at most: by this process (VmHWM), or of a GPU by its allocator.
+int64_t peak_bytes(Device device);
+/// What JSON calls them.
+const char* peak_bytes_name(Device device);
 
 }  // namespace headroom::experiments

@@ -46,9 +46,9 @@ configs::Config pooled_config(const configs::Config& original, int64_t n_kv_head
 }  // namespace
 
 PooledRun pool_run(const fs::path& run, int64_t n_kv_head, std::optional<int64_t> steps,
-                   std::span<const std::string> overrides) {
+                   std::span<const std::string> overrides, std::optional<Device> device) {
   PooledRun pooled;
-  pooled.original = train::load_run(run, overrides);
+  pooled.original = train::load_run(run, overrides, device);
   const train::LoadedRun& original = pooled.original;
   const configs::Config& config = original.config;
   check_heads(run, config.model, n_kv_head);
@@ -57,8 +57,9 @@ PooledRun pool_run(const fs::path& run, int64_t n_kv_head, std::optional<int64_t
   check_input(!original.state || original.state->corpus_hash == corpus.hash,
               "{}: is not the text that {} was trained on", config.data.corpus, run.string());
   pooled.corpus_hash = corpus.hash;
-  pooled.model = std::make_unique<nn::GPT>(pooled.config.model, original.model->vocab_size(),
-                                           nn::Scope{.draw = false});
+  pooled.model = std::make_unique<nn::GPT>(
+      pooled.config.model, original.model->vocab_size(),
+      nn::Scope{.device = original.model->device(), .draw = false});
   nn::pool_kv_heads(*original.model, *pooled.model);
   const text::Tokens tokens = text::tokenize(corpus, text::Split::val, *original.tokenizer);
   const auto loss = [&](const nn::GPT& model) {
@@ -81,8 +82,8 @@ void require_new_folder(const fs::path& folder) {
 }
 
 void write_pooled_run(const PooledRun& pooled, const fs::path& folder) {
-  const auto precision =
-      train::choose_precision(pooled.config.train.precision, kernels::has_native_bf16());
+  const auto precision = train::choose_precision(
+      pooled.config.train.precision, pooled.model->device(), kernels::has_native_bf16());
   const train::Optimizer optimizer(pooled.config.train, pooled.model->parameters(),
                                    precision.dtype);
   const train::RunState state{.step = 0,

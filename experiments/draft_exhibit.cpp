@@ -175,7 +175,7 @@ Exhibit draft_exhibit(const Study& study) {
   const auto parts = static_cast<int64_t>(prompts.size() * drafts.size() * kTemperatures.size());
   int64_t done = 0;
   for (const Draft& draft : drafts) {
-    const train::LoadedRun loaded = train::load_run(draft.run);
+    const train::LoadedRun loaded = train::load_run(draft.run, {}, kCpu);
     for (const double temperature : kTemperatures) {
       options.sampling.temperature = temperature;
       results.push_back({draft.name, temperature,

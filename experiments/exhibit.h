@@ -1,5 +1,6 @@
 // One exhibit of the study: figures that were published beside those measured here, a table, a
-// picture, and what explains a difference. `headroom reproduce` runs them all.
+// picture, and what explains a difference. `headroom reproduce` runs them all, on the CPU, wherever
+// the models were trained: that is what their times and memory are of.
 #pragma once
 
 #include <cstdint>

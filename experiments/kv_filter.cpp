@@ -77,16 +77,16 @@ kernels::KVView KVFilter::append(int64_t layer, const Tensor& k, const Tensor& v
     angles_ = angles(k.dim(1));
   }
   const int64_t N = k.dim(0) * k.dim(1);
-  Tensor plain = k;
+  Tensor plain = k.to(kCpu);
   turn(plain, kernels::Direction::backward);
-  Tensor rows = side_by_side(plain, v, N);
+  Tensor rows = side_by_side(plain, v.to(kCpu), N);
   if (!change_(layer, rows)) {
     return inner_->append(layer, k, v, counts);
   }
   Tensor keys = Tensor::empty(k.shape(), DType::f32), values = Tensor::empty(v.shape(), DType::f32);
   divide(rows, keys, values);
   turn(keys, kernels::Direction::forward);
-  return inner_->append(layer, keys, values, counts);
+  return inner_->append(layer, keys.to(k.device()), values.to(v.device()), counts);
 }
 
 }  // namespace headroom::experiments

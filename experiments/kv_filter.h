@@ -1,5 +1,5 @@
 // A cache between the model and another cache, through which keys and values can be looked at, or
-// changed, as they were before rope turned them.
+// changed, as they were before rope turned them. That is done on the host, wherever the model is.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace headroom::experiments {
 
 class KVFilter final : public nn::KVCache {
  public:
-  /// Is given rows (N, 2 K D), f32: of each new token the keys of all heads before rotation, then
+  /// Is given rows (N, 2 K D), f32, on the host: of each new token the keys of all heads before rotation, then
   /// the values. Returns whether it changed them; otherwise what came is handed on as it is.
   using Change = std::function<bool(int64_t layer, Tensor& rows)>;
 

@@ -24,7 +24,8 @@ double filtered_loss(const nn::GPT& model, const Passages& passages,
   for (const auto& ids : passages.ids) {
     KVFilter cache(model.config(),
                    std::make_unique<infer::BlockCache>(model.config(),
-                                                       infer::BlockTable({}, passages.tokens), 1),
+                                                       infer::BlockTable({}, passages.tokens), 1,
+                                                       DType::f32, model.device()),
                    change);
     sum += infer::losses_through(model, cache, ids, infer::kPrefillChunk, DType::f32,
                                  [](int64_t, std::span<const double>) {});

@@ -16,7 +16,9 @@ namespace {
 
 constexpr uint64_t kBillSeed = 1;
 
-int64_t bytes_in_use() { return static_cast<int64_t>(allocator(kCpu).bytes_in_use()); }
+int64_t bytes_in_use(Device device) {
+  return static_cast<int64_t>(allocator(device).bytes_in_use());
+}
 
 /// Rows begin .. end - 1 of the columns of x (N, C), as one view for each row: a view is a range of
 /// the first axis, so x is seen as (N * C / width, width).
@@ -51,13 +53,13 @@ std::vector<MemoryBill> bench_memory(
     progress(done, all);
     const infer::Sequences prompt = {
         infer::synthetic_tokens(context, model.vocab_size(), kBillSeed, 0)};
-    const int64_t before = bytes_in_use();
+    const int64_t before = bytes_in_use(model.device());
     infer::BlockCache cache(model.config(), infer::BlockTable({}, context), 1, dtype,
                             model.device());
     infer::feed(model, cache, prompt, infer::kPrefillChunk, dtype,
                 [](int64_t, int64_t, const Tensor&) {});
     bills.push_back({.context = context,
-                     .allocated_bytes = bytes_in_use() - before,
+                     .allocated_bytes = bytes_in_use(model.device()) - before,
                      .formula_bytes = configs::cache_bytes(model.config(), context, 1,
                                                            configs::kv_types_of(dtype))});
     done += context;
@@ -77,7 +79,7 @@ FusedView hold_fused_projection(const configs::ModelConfig& model, int64_t token
   FusedView held{.formula_bytes =
                      configs::cache_bytes(model, tokens, 1, configs::kv_types_of(DType::f32))};
   for (const bool views : {true, false}) {
-    const int64_t before = bytes_in_use();
+    const int64_t before = bytes_in_use(kCpu);
     std::vector<Tensor> kept;
     for (int64_t layer = 0; layer < model.n_layer; ++layer) {
       const Tensor fused = Tensor::empty({tokens, all}, DType::f32);
@@ -91,7 +93,7 @@ FusedView hold_fused_projection(const configs::ModelConfig& model, int64_t token
         }
       }
     }
-    (views ? held.view_bytes : held.copy_bytes) = bytes_in_use() - before;
+    (views ? held.view_bytes : held.copy_bytes) = bytes_in_use(kCpu) - before;
   }
   return held;
 }

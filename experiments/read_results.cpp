@@ -60,6 +60,7 @@ Sweep read_sweep(const nlohmann::json& json) {
               .sample_note = json.at("sample_note"),
               .config_yaml = json.at("config"),
               .machine = {.cpu = machine.at("cpu"),
+                          .device = machine.value("device", "cpu"),
                           .cores = machine.at("cores"),
                           .threads = machine.at("threads"),
                           .precision = machine.at("precision")},

@@ -176,6 +176,7 @@ std::string setup_section(const Sweep& sweep, const Summary& summary) {
   add("Runs", fmt::format("{} of {}", summary.runs_done, summary.runs_planned));
   add("Machine", fmt::format("{}, {} cores", machine.cpu, machine.cores));
   add("Threads", std::to_string(machine.threads));
+  add("Device", machine.device);
   add("Precision", fmt::format("{} in training, fp32 in evaluation", machine.precision));
   add("Started", sweep.started);
   add("Time", format_seconds(sweep.seconds));

@@ -118,7 +118,7 @@ class ReproduceDriver {
   void check_sweep_can_be_trained() const {
     for (size_t i = 0; i < options_.kinds.size(); ++i) {
       if (sweep_.empty() && asked(i) && !done_[i] && options_.kinds[i].uses_sweep) {
-        plan_sweep(options_.sweep_config);
+        plan_sweep(options_.sweep_config, kCpu);
         return;
       }
     }
@@ -174,7 +174,9 @@ class ReproduceDriver {
     std::error_code ignored;
     const SweepOutcome outcome =
         run_sweep(options_.sweep_config,
-                  {.folder = folder, .resume = fs::exists(folder / train::kConfigFile, ignored)},
+                  {.folder = folder,
+                   .resume = fs::exists(folder / train::kConfigFile, ignored),
+                   .device = kCpu},
                   sweep_observer_);
     if (outcome.interrupted) throw Interrupted();
     sweep_ = folder;

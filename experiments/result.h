@@ -55,7 +55,8 @@ inline std::string title_of(const Row& row) {
 }
 
 struct Machine {
-  std::string cpu;  ///< model name
+  std::string cpu;             ///< model name
+  std::string device = "cpu";  ///< that trained the models, or "cuda:0"
   int cores = 0;
   int threads = 0;
   std::string precision;  ///< that the models were trained in: "fp32", "bf16"

@@ -113,6 +113,7 @@ std::string results_json(const Sweep& sweep, const Summary& summary) {
                       {{"cpu", machine.cpu},
                        {"cores", machine.cores},
                        {"threads", machine.threads},
+                       {"device", machine.device},
                        {"precision", machine.precision}}},
                      {"config", sweep.config_yaml},
                      {"seeds", sweep.seeds},

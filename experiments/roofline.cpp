@@ -6,7 +6,6 @@
 #include "configs/size.h"
 #include "experiments/ceilings.h"
 #include "experiments/timed_model.h"
-#include "kernels/peak.h"
 #include "kernels/threads.h"
 
 namespace headroom::experiments {
@@ -56,7 +55,7 @@ class Bench {
   }
 
   std::unique_ptr<nn::GPT> make(const configs::ModelConfig& model) const {
-    return std::make_unique<nn::GPT>(model, vocab_size_, nn::Scope{.seed = 1});
+    return std::make_unique<nn::GPT>(model, vocab_size_, nn::Scope{.seed = 1, .device = options_.device});
   }
 
   void begin_part() { progress_(done_++, all_); }
@@ -70,8 +69,8 @@ class Bench {
         begin_part();
         ms.push_back(prefill_ms(model, options_.prefill_tokens, dtype));
       }
-      fp32.push_back(kernels::fma_peak_gflops(DType::f32));
-      bf16.push_back(kernels::fma_peak_gflops(DType::bf16));
+      fp32.push_back(peak_gflops(DType::f32, options_.device));
+      bf16.push_back(peak_gflops(DType::bf16, options_.device));
     }
     result_.peak_fp32_gflops = median(fp32);
     result_.peak_bf16_gflops = median(bf16);
@@ -101,7 +100,7 @@ class Bench {
         ms.push_back(took);
       }
       if (i >= 0 && (i + 1) * kCeilings / options_.steps > std::ssize(bandwidth)) {
-        bandwidth.push_back(kernels::read_bandwidth_gb_s());
+        bandwidth.push_back(bandwidth_gb_s(options_.device));
         decode.step_ms();  // the sample has emptied the caches
       }
     }
@@ -146,7 +145,9 @@ class Bench {
   }
 
   /// The type of activations and cache beside narrow weights.
-  static DType narrow() { return kernels::has_native_bf16() ? DType::bf16 : DType::f32; }
+  DType narrow() const {
+    return options_.device != kCpu || kernels::has_native_bf16() ? DType::bf16 : DType::f32;
+  }
 
   const configs::ModelConfig& config_;
   int64_t vocab_size_;

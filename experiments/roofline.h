@@ -12,6 +12,7 @@
 namespace headroom::experiments {
 
 struct RooflineOptions {
+  Device device = kCpu;
   DType prefill_dtype = DType::f32;
   int64_t prefill_tokens = 2048;
   int64_t context = 512;           // of the decode steps
@@ -45,8 +46,9 @@ struct BatchPoint {
 };
 
 struct Roofline {
-  double read_bandwidth_gb_s = 0;                     // median of the samples between the steps
-  double peak_fp32_gflops = 0, peak_bf16_gflops = 0;  // likewise
+  /// Of bandwidth_gb_s() and peak_gflops(): medians of samples between the steps.
+  double read_bandwidth_gb_s = 0;
+  double peak_fp32_gflops = 0, peak_bf16_gflops = 0;
   PrefillPoint prefill;
   std::vector<DecodePoint> decode;
   std::vector<BatchPoint> batches;

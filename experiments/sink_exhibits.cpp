@@ -90,7 +90,7 @@ TrainedModel model_with_learned_sinks(const Study& study) {
   const std::filesystem::path run = study.folder / "learned-sink";
   train_once(config, run, study);
   return load_trained_model(
-      run, {.overrides = {}, .corpus = {}, .passages = study.quick ? 16 : 64, .context = 0});
+      run, {.overrides = {}, .corpus = {}, .passages = study.quick ? 16 : 64, .device = kCpu});
 }
 
 }  // namespace

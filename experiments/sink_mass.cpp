@@ -33,17 +33,24 @@ double product(const float* a, const float* b, int64_t n) {
   return sum;
 }
 
-/// Adds one pass of a layer, of whole sequences without a cache, to the sums over its queries.
+/// Adds one pass of a layer, of whole sequences without a cache, to the sums over its queries. They
+/// are formed on the host.
 class LayerSums {
  public:
-  LayerSums(const kernels::AttentionInputs& in, const Tensor& lse) : in_(in), lse_(lse) {}
+  LayerSums(const kernels::AttentionInputs& in, const Tensor& lse)
+      : mask_(in.mask),
+        scale_(in.scale),
+        q_(in.q.to(kCpu)),
+        k_(in.kv.k.to(kCpu)),
+        lse_(lse.to(kCpu)),
+        sink_logits_(in.sink_logits.defined() ? in.sink_logits.to(kCpu) : Tensor()) {}
 
   void add(std::vector<double>& first, std::vector<double>& learned, double& uniform) const {
-    const int64_t B = in_.q.dim(0), T = in_.q.dim(1), H = in_.q.dim(2);
-    const auto* sinks = in_.sink_logits.defined() ? in_.sink_logits.data<float>() : nullptr;
+    const int64_t B = q_.dim(0), T = q_.dim(1), H = q_.dim(2);
+    const auto* sinks = sink_logits_.defined() ? sink_logits_.data<float>() : nullptr;
     const auto* lse = lse_.data<float>();
     for (int64_t p = 1; p < T; ++p) {
-      const Sight seen = sight(in_.mask, p);
+      const Sight seen = sight(mask_, p);
       if (seen.first) {
         uniform += static_cast<double>(B) / static_cast<double>(seen.keys);
       }
@@ -63,23 +70,24 @@ class LayerSums {
  private:
   /// Scaled score of key 0 for the query at p.
   double score(int64_t b, int64_t p, int64_t h) const {
-    const int64_t T = in_.q.dim(1), H = in_.q.dim(2), D = in_.q.dim(3), K = in_.kv.k.dim(1);
-    const float* q = in_.q.data<float>() + ((b * T + p) * H + h) * D;
-    const float* k = in_.kv.k.data<float>() + (b * T * K + h / (H / K)) * D;
-    return in_.scale * product(q, k, D);
+    const int64_t T = q_.dim(1), H = q_.dim(2), D = q_.dim(3), K = k_.dim(1);
+    const float* q = q_.data<float>() + ((b * T + p) * H + h) * D;
+    const float* k = k_.data<float>() + (b * T * K + h / (H / K)) * D;
+    return scale_ * product(q, k, D);
   }
 
-  const kernels::AttentionInputs& in_;
-  const Tensor& lse_;
+  const kernels::AttentionMask mask_;
+  const double scale_;
+  const Tensor q_, k_, lse_, sink_logits_;
 };
 
-Tensor batch_of(const Passages& passages, int64_t begin, int64_t end, Device device) {
+Tensor batch_of(const Passages& passages, int64_t begin, int64_t end) {
   std::vector<int32_t> ids;
   for (int64_t i = begin; i < end; ++i) {
     const auto& passage = passages.ids[static_cast<size_t>(i)];
     ids.insert(ids.end(), passage.begin(), passage.end() - 1);
   }
-  return Tensor::from(ids, {end - begin, passages.tokens}, device);
+  return Tensor::from(ids, {end - begin, passages.tokens});
 }
 
 void divide(HeadMap& map, double by) {
@@ -114,7 +122,7 @@ SinkMass sink_mass(const nn::GPT& model, const Passages& passages, const PartDon
   for (int64_t begin = 0; begin < passages.count(); begin += kPassagesAtOnce) {
     part_done(begin, passages.count());
     const int64_t end = std::min(begin + kPassagesAtOnce, passages.count());
-    model.hidden(batch_of(passages, begin, end, model.device()),
+    model.hidden(batch_of(passages, begin, end),
                  {.cache = nullptr, .counts = {}, .mask = {}, .watch = &watch});
   }
   const auto queries = static_cast<double>(passages.count() * (passages.tokens - 1));

@@ -14,6 +14,7 @@
 #include "experiments/results_file.h"
 #include "experiments/sweep_runs.h"
 #include "tensor/file.h"
+#include "train/device.h"
 #include "train/run_folder.h"
 #include "train/step.h"
 
@@ -41,7 +42,8 @@ bool may_change(const std::string& key, const configs::Config& stored,
   if (key == "sweep.also") {
     return holds_all(config.sweep.also, stored.sweep.also);
   }
-  return key == "data.corpus" || key == "train.threads";  // the runs know the text itself
+  // The runs know the text itself.
+  return key == "data.corpus" || key == "train.threads" || key == "train.device";
 }
 
 /// Refuses what is no folder, a folder that holds a run or another sweep, and a second sweep in one
@@ -133,9 +135,12 @@ struct Run {
 class SweepDriver {
  public:
   SweepDriver(const configs::Config& config, const SweepOptions& options, SweepObserver& observer)
-      : config_(config), options_(options), observer_(observer) {
+      : config_(config),
+        options_(options),
+        observer_(observer),
+        device_(train::choose_device(options.device, config.train)) {
     check_folder(config, options);
-    plan_ = plan_sweep(config);
+    plan_ = plan_sweep(config, device_);
     find_runs();
     std::error_code error;
     fs::create_directories(options.folder, error);
@@ -242,7 +247,9 @@ class SweepDriver {
     Row& row = plan_.sweep.rows[run.row];
     try {
       const auto trained = train::train(
-          run.config, {.folder = run.folder, .resume = train::holds_run(run.folder)}, observer);
+          run.config,
+          {.folder = run.folder, .resume = train::holds_run(run.folder), .device = device_},
+          observer);
       if (trained.interrupted) {
         return false;
       }
@@ -258,7 +265,7 @@ class SweepDriver {
     }
     const bool is_first = row.runs.front().seed == static_cast<uint64_t>(run.seed);
     if (row.sample.empty() || is_first) {
-      row.sample = draw_sample(run.folder, plan_.prompt);
+      row.sample = draw_sample(run.folder, plan_.prompt, device_);
     }
     return true;
   }
@@ -289,6 +296,7 @@ class SweepDriver {
   const configs::Config& config_;
   const SweepOptions& options_;
   SweepObserver& observer_;
+  const Device device_;
   Plan plan_;
   std::vector<Run> finished_, open_;
   Work done_;              // this and earlier sessions' runs
@@ -300,7 +308,10 @@ std::optional<SweepOutcome> share_runs(const configs::Config& config, const Swee
                                        SweepObserver& observer) {
   kernels::Communicator& workers = *options.workers;
   const bool first = workers.rank() == 0;
-  const SweepOptions resumed{.folder = options.folder, .resume = true, .workers = options.workers};
+  const SweepOptions resumed{.folder = options.folder,
+                             .resume = true,
+                             .device = options.device,
+                             .workers = options.workers};
   std::optional<SweepDriver> driver;
   if (first) {
     driver.emplace(config, options, observer);
@@ -328,7 +339,9 @@ SweepOutcome run_sweep(const configs::Config& config, const SweepOptions& option
   if (interrupted || options.workers->rank() > 0) {
     return interrupted.value_or(SweepOutcome{});
   }
-  return SweepDriver(config, {.folder = options.folder, .resume = true}, observer).run();
+  return SweepDriver(
+             config, {.folder = options.folder, .resume = true, .device = options.device}, observer)
+      .run();
 }
 
 }  // namespace headroom::experiments

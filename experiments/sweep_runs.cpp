@@ -57,7 +57,7 @@ std::string sample_prompt(const text::Corpus& corpus, const text::Tokenizer& tok
 
 }  // namespace
 
-Plan plan_sweep(const configs::Config& config) {
+Plan plan_sweep(const configs::Config& config, Device device) {
   check_input(!config.data.corpus.empty(), "data.corpus must name the text file to train on");
   const text::Corpus corpus = text::load_corpus(config.data.corpus, config.data.val_fraction);
   std::vector<std::string> notes;  // each run repeats them
@@ -67,7 +67,7 @@ Plan plan_sweep(const configs::Config& config) {
   text::tokenize_splits(corpus, *tokenizer, config.model.block_size);
   const int64_t vocab_size = train::model_vocabulary(config.model, *tokenizer);
   const auto precision =
-      train::choose_precision(config.train.precision, kernels::has_native_bf16());
+      train::choose_precision(config.train.precision, device, kernels::has_native_bf16());
 
   Plan plan;
   plan.variants = configs::variants(config, vocab_size);
@@ -82,7 +82,8 @@ Plan plan_sweep(const configs::Config& config) {
   }
   for (size_t i = 0; i < plan.variants.size(); ++i) {
     configs::require_training_memory(plan.variants[i], vocab_size,
-                                     static_cast<int64_t>(size_of(precision.dtype)));
+                                     static_cast<int64_t>(size_of(precision.dtype)),
+                                     configs::available_memory(device));
     plan.flop.push_back(
         configs::step_flop(plan.variants[i].model, vocab_size, plan.sweep.rows[i].tokens));
   }
@@ -101,6 +102,7 @@ Plan plan_sweep(const configs::Config& config) {
     kernels::set_threads(static_cast<int>(config.train.threads));  // as each run will
   }
   plan.sweep.machine = this_machine();
+  plan.sweep.machine.device = name_of(device);
   plan.sweep.machine.precision = precision.dtype == DType::bf16 ? "bf16" : "fp32";
   return plan;
 }
@@ -165,8 +167,9 @@ SeedRun read_diverged_run(const std::filesystem::path& folder, int64_t seed,
   return run;
 }
 
-std::string draw_sample(const std::filesystem::path& folder, const std::string& prompt) {
-  const train::LoadedRun run = train::load_run(folder);
+std::string draw_sample(const std::filesystem::path& folder, const std::string& prompt,
+                        Device device) {
+  const train::LoadedRun run = train::load_run(folder, {}, device);
   const std::vector<int32_t> ids = run.tokenizer->encode(prompt);
   infer::GenerateOptions options;
   options.tokens = kSampleTokens;

@@ -34,7 +34,7 @@ struct Plan {
 
 /// Reads the corpus and sizes every variant. Throws InputError for what can't be trained: an
 /// n_kv_head that does not divide n_head, a corpus that is too short, too little memory.
-Plan plan_sweep(const configs::Config& config);
+Plan plan_sweep(const configs::Config& config, Device device);
 
 /// One variant with one seed.
 configs::Config run_config(const configs::Config& variant, int64_t seed);
@@ -56,7 +56,8 @@ SeedRun read_diverged_run(const std::filesystem::path& folder, int64_t seed,
                           int64_t tokens_per_step);
 
 /// About 300 characters from the run's best model.
-std::string draw_sample(const std::filesystem::path& folder, const std::string& prompt);
+std::string draw_sample(const std::filesystem::path& folder, const std::string& prompt,
+                        Device device);
 /// How draw_sample() draws, in words.
 std::string sample_note(const std::string& prompt);
 

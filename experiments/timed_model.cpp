@@ -14,11 +14,11 @@ namespace {
 constexpr uint64_t kSeed = 1;
 
 /// Random numbers in the cache's type.
-Tensor random_rows(const Shape& shape, DType dtype) {
+Tensor random_rows(const Shape& shape, DType dtype, Device device) {
   Tensor wide = Tensor::empty(shape, DType::f32), rows = Tensor::empty(shape, dtype);
   fill_normal(wide, RandomStream(kSeed, "timed"), 1.0);
   kernels::backend(kCpu).cast(wide, rows);
-  return rows;
+  return rows.to(device);
 }
 
 }  // namespace
@@ -30,6 +30,7 @@ double prefill_ms(const nn::GPT& model, int64_t tokens, DType dtype) {
     infer::LastRows last(prompt);
     infer::feed(model, cache, prompt, infer::kPrefillChunk, dtype, last.keeper());
     last.logits(model);
+    kernels::backend(model.device()).wait();
   });
 }
 
@@ -39,6 +40,7 @@ double naive_step_ms(const nn::GPT& model, int64_t tokens, DType dtype) {
     infer::LastRows last(whole);
     infer::feed_whole(model, whole, {}, dtype, last.keeper());
     last.logits(model);
+    kernels::backend(model.device()).wait();
   });
 }
 
@@ -57,8 +59,9 @@ void TimedDecode::fill(int64_t context) {
   const configs::ModelConfig& m = model_.config();
   constexpr int64_t kBlock = kernels::KVView::kBlock;
   const configs::KVShape kv = configs::kv_shape(m);
-  const Tensor keys = random_rows({batch_, kBlock, kv.heads, kv.key_size}, dtype_);
-  const Tensor values = random_rows({batch_, kBlock, kv.heads, kv.value_size}, dtype_);
+  const Tensor keys = random_rows({batch_, kBlock, kv.heads, kv.key_size}, dtype_, model_.device());
+  const Tensor values =
+      random_rows({batch_, kBlock, kv.heads, kv.value_size}, dtype_, model_.device());
   for (int64_t have = cache_.position(0); have < context;) {
     const int64_t more = std::min(kBlock, context - have);
     const Tensor counts = Tensor::from(

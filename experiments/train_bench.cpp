@@ -36,13 +36,14 @@ class Training {
       : config_(config),
         dtype_(options.dtype),
         model_(config.model, options.vocab_size,
-               nn::Scope{.seed = static_cast<uint64_t>(config.train.seed)}),
+               nn::Scope{.seed = static_cast<uint64_t>(config.train.seed),
+                         .device = options.device}),
         optimizer_(config.train, model_.parameters(), dtype_),
         batch_{random_tokens(config, options.vocab_size, 0),
                random_tokens(config, options.vocab_size, 1)} {}
 
   double step_ms() {
-    return milliseconds([this] {
+    return timed([this] {
       train::train_step(model_, optimizer_, std::span(&batch_, 1),
                         {.step = ++step_,
                          .clip_norm = config_.train.clip_norm,
@@ -57,14 +58,13 @@ class Training {
     for (int i = 0; i < kRepetitions; ++i) {
       optimizer_.clear_gradients();
       nn::Variable loss;
-      forward.push_back(milliseconds(
+      forward.push_back(timed(
           [&] { loss = model_.loss(batch_.tokens, batch_.targets, {.dtype = dtype_}); }));
-      backward.push_back(milliseconds([&] { loss.backward(); }));
       Tensor squares;
-      clip.push_back(milliseconds([&] { squares = optimizer_.gradient_squares(); }));
-      adamw.push_back(milliseconds([&] { optimizer_.update(++step_, 1.0, {squares}); }));
+      clip.push_back(timed([&] { squares = optimizer_.gradient_squares(); }));
+      adamw.push_back(timed([&] { optimizer_.update(++step_, 1.0, {squares}); }));
       if (muon != nullptr) {
-        muon_update.push_back(milliseconds([&] { muon->update(step_, 1.0, {squares}); }));
+        muon_update.push_back(timed([&] { muon->update(step_, 1.0, {squares}); }));
       }
     }
     optimizer_.clear_gradients();
@@ -78,6 +78,15 @@ class Training {
   std::vector<nn::Parameter> parameters() const { return model_.parameters(); }
 
  private:
+  /// Until the device is done with what f() asks of it.
+  template <class F>
+  double timed(const F& f) const {
+    return milliseconds([&] {
+      f();
+      kernels::backend(model_.device()).wait();
+    });
+  }
+
   const configs::Config& config_;
   DType dtype_;
   nn::GPT model_;
@@ -135,11 +144,13 @@ void time_steps(Training& training, const TrainBenchOptions& options,
     if (i >= 0) {
       ms.push_back(took);
     }
+    if (i == 0) {  // before a GPU's ceiling takes memory
+      result.peak_bytes = peak_bytes(options.device);
+    }
     if (i >= 0 && (i + 1) * kPeaks / options.steps > std::ssize(peaks)) {
-      peaks.push_back(kernels::fma_peak_gflops(options.dtype));
+      peaks.push_back(peak_gflops(options.dtype, options.device));
     }
   }
-  result.peak_rss_bytes = peak_resident_bytes();
   result.step_ms = median(ms);
   result.tokens_per_s = static_cast<double>(result.tokens) / result.step_ms * 1e3;
   result.gflops = result.gflop_per_step / result.step_ms * 1e3;
@@ -155,8 +166,9 @@ TrainBench bench_train(const configs::Config& given, const TrainBenchOptions& op
   config.train.optimizer = configs::OptimizerKind::adamw;
   config.train.grad_accumulation = 1;
   Training training(config, options);
+  const bool scaling = options.scaling && options.device == kCpu;
   const std::vector<int> counts =
-      options.scaling ? fewer_threads(kernels::threads()) : std::vector<int>();
+      scaling ? fewer_threads(kernels::threads()) : std::vector<int>();
   const int64_t all_steps = kWarmUp + options.steps + std::ssize(counts) * (kScalingSteps + 1);
   int64_t done = 0;
   const auto begin_step = [&] { progress(done++, all_steps); };
@@ -170,7 +182,7 @@ TrainBench bench_train(const configs::Config& given, const TrainBenchOptions& op
   result.planned_bytes = configs::total_bytes(configs::training_memory(
       config, options.vocab_size, static_cast<int64_t>(size_of(options.dtype))));
   time_steps(training, options, begin_step, result);
-  result.gemm_gflops = best_gemm_gflops(options.dtype);
+  result.gemm_gflops = best_gemm_gflops(options.dtype, options.device);
   std::optional<train::Optimizer> muon;
   if (given.train.optimizer == configs::OptimizerKind::muon) {
     muon.emplace(given.train, training.parameters(), options.dtype);
@@ -179,7 +191,7 @@ TrainBench bench_train(const configs::Config& given, const TrainBenchOptions& op
   for (const int threads : counts) {
     result.scaling.push_back(scale(threads, result, training, options.dtype, begin_step));
   }
-  if (options.scaling) {
+  if (scaling) {
     result.scaling.push_back({.threads = result.threads,
                               .tokens_per_s = result.tokens_per_s,
                               .peak_gflops = result.peak_gflops,

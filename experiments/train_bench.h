@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "configs/config.h"
+#include "tensor/device.h"
 #include "tensor/dtype.h"
 
 namespace headroom::experiments {
@@ -14,7 +15,8 @@ struct TrainBenchOptions {
   DType dtype = DType::f32;  // of activations: f32 or bf16
   int64_t vocab_size = 0;
   int64_t steps = 10;   // timed; two more go before them
-  bool scaling = true;  // also with fewer threads
+  bool scaling = true;  // also with fewer threads; on a GPU there is nothing to compare
+  Device device = kCpu;
 };
 
 /// A step's parts in milliseconds, medians of a few repetitions apart from the timed steps.
@@ -37,11 +39,11 @@ struct TrainBench {
   double tokens_per_s = 0;    // at that
   double gflop_per_step = 0;  // configs::step_flop
   double gflops = 0;
-  double peak_gflops = 0;  // median of five, between the timed steps
+  double peak_gflops = 0;  // experiments::peak_gflops: median of five, between the timed steps
   double gemm_gflops = 0;
   double fraction_of_peak = 0;
   StepParts parts;
-  int64_t peak_rss_bytes = 0;
+  int64_t peak_bytes = 0;              // experiments::peak_bytes
   int64_t planned_bytes = 0;           // configs::training_memory
   std::vector<ThreadScaling> scaling;  // 1, 2, 4, ... and all; empty unless asked for
 };

@@ -28,7 +28,7 @@ int64_t checked_context(const configs::ModelConfig& model, int64_t asked) {
 
 TrainedModel load_trained_model(const std::filesystem::path& run,
                                 const TrainedModelOptions& options) {
-  TrainedModel trained{.run = train::load_run(run, options.overrides),
+  TrainedModel trained{.run = train::load_run(run, options.overrides, options.device),
                        .corpus = {},
                        .training = {},
                        .held_out = {},
@@ -38,7 +38,8 @@ TrainedModel load_trained_model(const std::filesystem::path& run,
   const int64_t context = checked_context(config.model, options.context);
   configs::require_cache_memory(
       config.model, trained.model().vocab_size(), context, options.passages * kTrainingShare,
-      {configs::KVType::f32, configs::KVType::f32}, "--passages or --context");
+      {configs::KVType::f32, configs::KVType::f32}, "--passages or --context",
+      configs::available_memory(trained.model().device()));
   const text::Corpus corpus = text::load_corpus(
       options.corpus.empty() ? std::filesystem::path(config.data.corpus) : options.corpus,
       config.data.val_fraction);
@@ -55,7 +56,7 @@ TrainedModel load_trained_model(const std::filesystem::path& run,
 TrainedModel load_member(const Study& study, const std::string& row, uint64_t seed) {
   return load_trained_model(
       study.sweep / fmt::format("{}-seed{}", row, seed),
-      {.overrides = {}, .corpus = {}, .passages = study.quick ? 16 : 64, .context = 0});
+      {.overrides = {}, .corpus = {}, .passages = study.quick ? 16 : 64, .device = kCpu});
 }
 
 TrainedModel load_reference(const Study& study) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct TrainedModelOptions {
   std::filesystem::path corpus;        // empty: the run's data.corpus
   int64_t passages = 32;               // at most, of held-out text
   int64_t context = 0;                 // tokens of each; 0: block_size
+  std::optional<Device> device = {};   // the model's; absent: the run's train.device
 };
 
 struct TrainedModel {

@@ -30,13 +30,13 @@ std::optional<double> best_loss_of(const fs::path& run) {
 
 std::optional<Uptraining> uptrain(const fs::path& run, int64_t n_kv_head, const fs::path& folder,
                                   const fs::path& from_scratch, train::Observer& observer) {
-  const PooledRun pooled = pool_run(run, n_kv_head, std::nullopt);
+  const PooledRun pooled = pool_run(run, n_kv_head, std::nullopt, {}, kCpu);
   std::error_code ignored;
   if (!fs::exists(folder / train::kConfigFile, ignored)) {
     write_pooled_run(pooled, folder);
   }
   const train::TrainResult result =
-      train::train(pooled.config, {.folder = folder, .resume = true}, observer);
+      train::train(pooled.config, {.folder = folder, .resume = true, .device = kCpu}, observer);
   if (result.interrupted) {
     return std::nullopt;
   }

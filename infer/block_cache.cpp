@@ -153,7 +153,7 @@ KVView BlockCache::append(int64_t layer, const Tensor& k, const Tensor& v, const
   write(at, k, v, counts);
   bytes_read_ += at.store.bytes() / group.map.slots() * group.keys_shown;
   KVView shown = layer == group.last_layer ? std::exchange(group.tables, {}) : group.tables;
-  at.store.show(shown);
+  at.store.show(shown, group.shown);
   return shown;
 }
 
@@ -224,6 +224,7 @@ void BlockCache::build_tables(Group& group, const Tensor& counts) const {
   std::vector<std::vector<int64_t>> visible;
   size_t blocks = 1;
   std::vector<int32_t> lengths;
+  group.shown.clear();
   group.keys_shown = 0;
   for (int64_t b = 0; b < batch_; ++b) {
     const int64_t first = before[static_cast<size_t>(b)], count = counts.data<int32_t>()[b];
@@ -235,9 +236,12 @@ void BlockCache::build_tables(Group& group, const Tensor& counts) const {
   std::vector<int32_t> slots, starts;
   for (int64_t b = 0; b < batch_; ++b) {
     for (const int64_t start : visible[static_cast<size_t>(b)]) {
-      slots.push_back(static_cast<int32_t>(group.map.slot(b, start)));
+      const int64_t slot = group.map.slot(b, start),
+                    keys = keys_in_block(start, lengths[static_cast<size_t>(b)]);
+      slots.push_back(static_cast<int32_t>(slot));
       starts.push_back(static_cast<int32_t>(start));
-      group.keys_shown += keys_in_block(start, lengths[static_cast<size_t>(b)]);
+      group.shown.push_back({slot, keys});
+      group.keys_shown += keys;
     }
     const size_t row_end = static_cast<size_t>(b + 1) * blocks;
     slots.resize(row_end, 0);

@@ -95,6 +95,7 @@ class BlockCache final : public nn::KVCache {
     /// What a pass shows to each of them: made for the first, dropped with the last. `k` and `v`
     /// are absent.
     kernels::KVView tables;
+    std::vector<SlotRange> shown = {};
     int64_t keys_shown = 0;
   };
 

@@ -31,40 +31,63 @@ KVStore::KVStore(const configs::KVShape& shape, int64_t slots, const Storage& st
                  Device device)
     : shape_(shape),
       place_(storage.place),
-      k_(make_rows(slots, shape.key_size, storage.types.k, device)) {
+      device_(device),
+      k_(make_rows(slots, shape.key_size, storage.types.k)) {
   if (!shape.value_in_key) {
-    v_ = make_rows(slots, shape.value_size, storage.types.v, device);
+    v_ = make_rows(slots, shape.value_size, storage.types.v);
   }
 }
 
-KVStore::Rows KVStore::make_rows(int64_t slots, int64_t width, configs::KVType type,
-                                 Device device) const {
+KVStore::Rows KVStore::make_rows(int64_t slots, int64_t width, configs::KVType type) const {
   const DType element = element_type(type);
   const bool coded = element == DType::i8;
   const int64_t bits = type == configs::KVType::int4 ? 4 : 8;
   const int64_t elements = coded ? (width * bits + 7) / 8 : width;
-  Rows rows{.values = zeros({slots, shape_.heads, elements}, element, device), .code = {}};
+  Rows rows{.values = zeros({slots, shape_.heads, elements}, element), .code = {}};
   if (coded) {
     constexpr int64_t kGroup = kernels::KVCode::kGroup;
     const Shape scales{slots, shape_.heads, (width + kGroup - 1) / kGroup};
-    rows.code = {.scales = zeros(scales, DType::bf16, device), .bits = bits};
+    rows.code = {.scales = zeros(scales, DType::bf16), .bits = bits};
   }
   return rows;
 }
 
-Tensor KVStore::zeros(const Shape& shape, DType dtype, Device device) const {
+Tensor KVStore::zeros(const Shape& shape, DType dtype) const {
   if (place_ != Place::file) {
-    return Tensor::zeros(shape, dtype, place_ == Place::host ? kCpu : device);
+    return Tensor::zeros(shape, dtype, place_ == Place::host ? kCpu : device_);
   }
   const size_t bytes = static_cast<size_t>(shape.numel()) * size_of(dtype);
   return Tensor::over(map_temporary_file(bytes), shape, dtype);
 }
 
 void KVStore::write(const Tensor& k, const Tensor& v, int64_t row, int64_t slot, int64_t count) {
-  kernels::Backend& backend = kernels::backend(k.device());
-  backend.store_kv(k.rows(row, row + count), k_.values, k_.code, slot);
+  store(k.rows(row, row + count), k_, slot);
   if (v_.values.defined()) {
-    backend.store_kv(v.rows(row, row + count), v_.values, v_.code, slot);
+    store(v.rows(row, row + count), v_, slot);
+  }
+}
+
+/// Rows that are apart from the model are made beside it and then brought to their place.
+void KVStore::store(const Tensor& x, Rows& to, int64_t slot) {
+  kernels::Backend& backend = kernels::backend(x.device());
+  if (to.values.device() == x.device()) {
+    backend.store_kv(x, to.values, to.code, slot);
+    return;
+  }
+  const int64_t count = x.dim(0);
+  const auto beside = [&](const Tensor& slots) {
+    return Tensor::empty({count, slots.dim(1), slots.dim(2)}, slots.dtype(), x.device());
+  };
+  const auto bring = [&](const Tensor& from, const Tensor& slots) {
+    slots.rows(slot, slot + count).copy_from(from);
+  };
+  const bool coded = to.code.scales.defined();
+  Rows made{.values = beside(to.values),
+            .code = {.scales = coded ? beside(to.code.scales) : Tensor(), .bits = to.code.bits}};
+  backend.store_kv(x, made.values, made.code, 0);
+  bring(made.values, to.values);
+  if (coded) {
+    bring(made.code.scales, to.code.scales);
   }
 }
 
@@ -74,12 +97,30 @@ void KVStore::copy(int64_t from, int64_t to, int64_t count) {
   }
 }
 
-void KVStore::show(kernels::KVView& view) const {
-  view.k = k_.values;
-  view.k_code = k_.code;
-  view.v = v_.values;
-  view.v_code = v_.code;
+void KVStore::show(kernels::KVView& view, std::span<const SlotRange> seen) const {
+  const Rows k = brought(k_, seen), v = brought(v_, seen);
+  view.k = k.values;
+  view.k_code = k.code;
+  view.v = v.values;
+  view.v_code = v.code;
   view.value_size = shape_.value_size;
+}
+
+/// The rows with the model: the same ones where they are there already, else a copy of those seen,
+/// whose other slots hold anything at all.
+KVStore::Rows KVStore::brought(const Rows& rows, std::span<const SlotRange> seen) const {
+  const auto bring = [&](const Tensor& slots) {
+    if (!slots.defined() || slots.device() == device_) {
+      return slots;
+    }
+    Tensor there = Tensor::empty(slots.shape(), slots.dtype(), device_);
+    for (const auto& [first, count] : seen) {
+      there.rows(first, first + count).copy_from(slots.rows(first, first + count));
+    }
+    return there;
+  };
+  return {.values = bring(rows.values),
+          .code = {.scales = bring(rows.code.scales), .bits = rows.code.bits}};
 }
 
 int64_t KVStore::bytes() const {

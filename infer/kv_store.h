@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "configs/size.h"
@@ -12,7 +13,8 @@ namespace headroom::infer {
 
 /// Where the slots are. memory: with the model. host: in the memory of the host, which for a model
 /// on the CPU is the same. file: in a nameless file mapped into memory; between two passes of a
-/// layer its RAM may be used for something else.
+/// layer its RAM may be used for something else. For a model on a GPU the last two are apart from
+/// it: each pass of a layer brings it the slots that are seen.
 enum class Place : uint8_t { memory, host, file };
 
 /// How a cache keeps what it is given.
@@ -27,6 +29,11 @@ struct Storage {
   Storage(DType activations) : types(configs::kv_types_of(activations)) {}
 };
 
+/// Slots that follow one another.
+struct SlotRange {
+  int64_t first = 0, count = 0;
+};
+
 class KVStore {
  public:
   /// `slots` slots, all zero, so that one never written can't poison a result.
@@ -38,8 +45,8 @@ class KVStore {
   /// Copies `count` slots; the two ranges don't overlap.
   void copy(int64_t from, int64_t to, int64_t count);
 
-  /// Puts keys and values into a view.
-  void show(kernels::KVView& view) const;
+  /// Puts keys and values into a view, of which attention will read the slots `seen`.
+  void show(kernels::KVView& view, std::span<const SlotRange> seen) const;
   const configs::KVShape& shape() const { return shape_; }
   /// Bytes of all slots: configs::cache_bytes_per_token() for each.
   int64_t bytes() const;
@@ -60,11 +67,14 @@ class KVStore {
     Tensor values;
     kernels::KVCode code;
   };
-  Rows make_rows(int64_t slots, int64_t width, configs::KVType type, Device device) const;
-  Tensor zeros(const Shape& shape, DType dtype, Device device) const;
+  Rows make_rows(int64_t slots, int64_t width, configs::KVType type) const;
+  Tensor zeros(const Shape& shape, DType dtype) const;
+  static void store(const Tensor& x, Rows& to, int64_t slot);
+  Rows brought(const Rows& rows, std::span<const SlotRange> seen) const;
 
   configs::KVShape shape_;
   Place place_;
+  Device device_;  // the model's
   Rows k_, v_;  // v_ is empty where the values are part of the keys
 };
 

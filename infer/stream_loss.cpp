@@ -40,8 +40,9 @@ class Losses {
     Tensor losses = Tensor::empty({N}, logits.dtype(), model_.device()), no_gradient;
     kernels::backend(model_.device()).cross_entropy(logits, targets, 1.0, losses, no_gradient);
     nats_.clear();
+    const Tensor host = losses.to(kCpu);
     for (int64_t i = 0; i < N; ++i) {
-      nats_.push_back(losses.rows(i, i + 1).item());
+      nats_.push_back(host.rows(i, i + 1).item());
       sum_ += nats_.back();
     }
     on_losses_(position, nats_);

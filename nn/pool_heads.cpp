@@ -8,7 +8,7 @@ namespace headroom::nn {
 namespace {
 
 /// x (heads * group * D, ...) to y (heads * D, ...): means over the `group` blocks of D rows that
-/// follow one another.
+/// follow one another. Both are on the host.
 void mean_of_groups(const Tensor& x, int64_t heads, Tensor& y) {
   const int64_t head = y.numel() / heads, group = x.numel() / y.numel();
   const float* from = x.data<float>();
@@ -38,7 +38,9 @@ void pool_kv_heads(const GPT& from, GPT& to) {
     if (source.shape() == target.shape()) {
       target.copy_from(source);
     } else {
-      mean_of_groups(source, heads, target);
+      Tensor means = Tensor::empty(target.shape(), target.dtype());
+      mean_of_groups(source.to(kCpu), heads, means);
+      target.copy_from(means);
     }
     Variable(targets[i].value).changed();
   }

@@ -20,6 +20,9 @@ inline constexpr Device kCpu{};
 
 /// "cpu", "cuda:0".
 std::string name_of(Device device);
+/// The device of that name; "cuda" is the first GPU. Throws InputError, which calls the name `what`
+/// ("--device") and says what is allowed. Whether there is such a device, its backend knows.
+Device parse_device(std::string_view name, std::string_view what);
 
 }  // namespace headroom
 

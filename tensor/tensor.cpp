@@ -7,10 +7,6 @@
 
 namespace headroom {
 
-std::string name_of(Device device) {
-  return device.type == Device::Type::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
-}
-
 Tensor::Storage::Storage(size_t size, Device where)
     : bytes(size), device(where), memory(allocator(where).allocate(size)) {}
 

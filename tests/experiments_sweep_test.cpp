@@ -250,7 +250,7 @@ TEST(Sweep, ModelsBeginAsEqualAsTheirShapesAllow) {
 
 TEST(Sweep, ModelsReadTheSameBatches) {
   const SweepPlace place;
-  const auto plan = experiments::plan_sweep(place.config());
+  const auto plan = experiments::plan_sweep(place.config(), kCpu);
   ASSERT_EQ(plan.variants.size(), 2U);
   const auto batches = [&](size_t variant, int64_t seed) {
     const configs::Config run = experiments::run_config(plan.variants[variant], seed);

@@ -53,7 +53,7 @@ TEST(KVStore, ALatentIsStoredOnce) {
                       kCpu);
   EXPECT_EQ(store.bytes(), 10 * (40 + 2 * 2));
   kernels::KVView view;
-  store.show(view);
+  store.show(view, {});
   EXPECT_FALSE(view.v.defined());
   EXPECT_EQ(view.width_of_values(), 32);
 }

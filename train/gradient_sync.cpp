@@ -66,10 +66,10 @@ void GradientSync::finish() {
 void require_same_weights(kernels::Communicator& workers,
                           const std::vector<nn::Parameter>& parameters, int64_t step) {
   for (const nn::Parameter& p : parameters) {
-    Tensor first = p.value.value().clone();
+    const Tensor& own = p.value.value();
+    Tensor first = own.clone();
     workers.broadcast(first, 0);
-    const bool same =
-        std::memcmp(first.raw(), p.value.value().raw(), p.value.value().nbytes()) == 0;
+    const bool same = std::memcmp(first.to(kCpu).raw(), own.to(kCpu).raw(), own.nbytes()) == 0;
     check(same, "[train] {} of worker {} is not that of worker 0 after step {}", p.name,
           workers.rank(), step);
   }

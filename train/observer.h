@@ -20,6 +20,7 @@ struct RunStart {
   int64_t tokens_per_step = 0;
   int64_t sequences_per_pass = 0;
   int64_t checkpoint_bytes = 0;
+  Device device;
   int threads = 0;
   std::string precision;  // with the reason where it was chosen
   std::string corpus;     // its name

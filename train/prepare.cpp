@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "configs/count.h"
+#include "configs/load.h"
 #include "configs/memory.h"
 #include "configs/print.h"
 #include "configs/size.h"
@@ -11,6 +12,7 @@
 #include "nn/checkpoint.h"
 #include "tensor/check.h"
 #include "tensor/file.h"
+#include "train/device.h"
 
 namespace headroom::train {
 
@@ -34,6 +36,12 @@ std::optional<RunState> starting_state(const configs::Config& config, const Trai
     std::optional<RunState> state = read_resume_state(folder, config);
     if (!state) {
       observer.note(fmt::format("{}: nothing was saved; beginning at step 0", folder.string()));
+    } else if (const auto before = configs::load_run_config(folder).train.device;
+               before != config.train.device) {
+      observer.note(fmt::format("train.device was {} so far and is {} from step {} on: sums are "
+                                "added in another order there",
+                                configs::name_of(before), configs::name_of(config.train.device),
+                                state->step + 1));
     }
     return state;
   }
@@ -92,8 +100,11 @@ void make_model(const configs::Config& config, kernels::Communicator& workers, P
                 RunStart& start, Observer& observer) {
   start.vocab_size = model_vocabulary(config.model, *run.tokenizer);
   configs::require_training_memory(config, start.vocab_size,
-                                   static_cast<int64_t>(size_of(run.precision.dtype)));
-  const nn::Scope scope{.seed = static_cast<uint64_t>(config.train.seed), .draw = !run.resumed};
+                                   static_cast<int64_t>(size_of(run.precision.dtype)),
+                                   configs::available_memory(start.device));
+  const nn::Scope scope{.seed = static_cast<uint64_t>(config.train.seed),
+                        .device = start.device,
+                        .draw = !run.resumed};
   run.model = std::make_unique<nn::GPT>(config.model, start.vocab_size, scope);
   run.optimizer = std::make_unique<Optimizer>(config.train, run.model->parameters(),
                                               run.precision.dtype, workers);
@@ -147,14 +158,16 @@ void require_same_config(const configs::Config& config, kernels::Communicator& w
 Prepared prepare(const configs::Config& config, const TrainOptions& options, Observer& observer) {
   kernels::Communicator& workers = *options.workers;
   Prepared run;
+  RunStart start;
+  start.device = choose_device(options.device, config.train);
   run.folder = options.folder;
   require_same_config(config, workers);
   const std::optional<RunState> state = starting_state(config, options, observer);
   run.resumed = state.has_value();
   run.state = state.value_or(RunState{});
-  run.precision = choose_precision(config.train.precision, kernels::has_native_bf16());
+  run.precision =
+      choose_precision(config.train.precision, start.device, kernels::has_native_bf16());
 
-  RunStart start;
   start.folder = run.folder;
   start.steps = config.train.steps;
   if (config.train.threads != 0) {

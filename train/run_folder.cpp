@@ -7,6 +7,7 @@
 #include "configs/load.h"
 #include "nn/checkpoint.h"
 #include "tensor/check.h"
+#include "train/device.h"
 #include "train/step.h"
 
 namespace headroom::train {
@@ -199,13 +200,15 @@ int64_t model_vocabulary(const configs::ModelConfig& model, const text::Tokenize
   return model.vocab_size != 0 ? model.vocab_size : tokenizer.vocab_size();
 }
 
-LoadedRun load_run(const fs::path& run, std::span<const std::string> overrides, DType dtype) {
+LoadedRun load_run(const fs::path& run, std::span<const std::string> overrides,
+                   std::optional<Device> device) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(run, ignored);
   check_input(is_folder || is_there(run), "{}: no such run folder or checkpoint", run.string());
   const fs::path folder = is_folder ? run : run.parent_path();
   LoadedRun loaded;
   loaded.config = configs::load_run_config(run, overrides, &loaded.notes);
+  const Device there = choose_device(device, loaded.config.train);
   loaded.checkpoint = is_folder ? best_checkpoint(folder) : run;
   const SafetensorsFile file(loaded.checkpoint);
   loaded.state = read_state(file);
@@ -216,7 +219,7 @@ LoadedRun load_run(const fs::path& run, std::span<const std::string> overrides, 
     check_input(mixed.empty(), "{}: does not belong to the checkpoint: {}", stored, mixed);
   }
   loaded.tokenizer = load_run_tokenizer(folder, loaded.state);
-  const nn::Scope scope{.dtype = dtype, .draw = false};
+  const nn::Scope scope{.device = there, .draw = false};
   loaded.model = std::make_unique<nn::GPT>(
       loaded.config.model, model_vocabulary(loaded.config.model, *loaded.tokenizer), scope);
   nn::load_parameters(*loaded.model, file, loaded.notes);

@@ -68,10 +68,11 @@ struct LoadedRun {
 };
 
 /// Loads a run for reading: `run` is its folder, then the weights are best.safetensors (or last,
-/// before the first evaluation), or a checkpoint in it. `overrides` are for the config; `dtype` is
-/// the model's, f32 or f64. Throws InputError naming the part when parts are missing, damaged or do
-/// not belong together, and for weights that are not finite.
+/// before the first evaluation), or a checkpoint in it. `overrides` are for the config; the model
+/// is on `device` (choose_device). Throws InputError naming the part when parts are missing,
+/// damaged or do not belong together, for weights that are not finite, and before any of that for a
+/// device that isn't there.
 LoadedRun load_run(const std::filesystem::path& run, std::span<const std::string> overrides = {},
-                   DType dtype = DType::f32);
+                   std::optional<Device> device = std::nullopt);
 
 }  // namespace headroom::train

@@ -17,6 +17,7 @@ constexpr const char* kVersion = "1";
 configs::Config settled(configs::Config config) {
   config.data.corpus.clear();
   config.train.threads = 0;
+  config.train.device = configs::DeviceKind::cpu;
   config.train.shard_optimizer = false;
   config.sweep = {};
   return config;

@@ -26,9 +26,8 @@ struct RunState {
   bool operator==(const RunState&) const = default;
 };
 
-/// The config as YAML without what may change between two parts of a run and leaves its numbers
-/// alone: data.corpus (the text itself is compared), train.threads, train.shard_optimizer and the
-/// sweep section.
+/// The config as YAML without what may change between two parts of a run: data.corpus (the text
+/// itself is compared), train.threads, train.device, train.shard_optimizer and the sweep section.
 std::string settled_config(const configs::Config& config);
 
 /// As a safetensors file's metadata, and back. "format" is "pt", which Hugging Face's reader wants.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
 #include "configs/config.h"
 #include "kernels/comm.h"
@@ -12,6 +13,7 @@ namespace headroom::train {
 struct TrainOptions {
   std::filesystem::path folder;  // of the run; made where absent
   bool resume = false;           // go on from last.safetensors, or begin where nothing is saved
+  std::optional<Device> device = {};  // where it computes; absent: where train.device says
   /// Who trains it together, each calling train() with the same config on a folder that all can
   /// read. They share the sequences of a step; the first one alone writes.
   kernels::Communicator* workers = &kernels::alone();
@@ -30,7 +32,8 @@ struct TrainResult {
 };
 
 /// Trains `config` into a run folder. The same config, seed, threads and kind of processor give the
-/// same bytes, whether in one go or resumed; another number of workers adds in another order.
+/// same bytes, whether in one go or resumed; another number of workers, or a GPU, adds in another
+/// order.
 /// Throws InputError before the first step for a folder that holds a run (unless `resume` continues
 /// it), for data, memory or disk that don't suffice; Error for a loss that is not finite
 /// (NotFinite) and for a save that fails: what was saved before stays.
