@@ -49,10 +49,10 @@ void print_result(const Common& common, const ConvertOptions& options,
 
 int run_convert(const ConvertOptions& options, const Common& common) {
   experiments::require_new_folder(options.folder);
-  const experiments::PooledRun pooled = experiments::pool_run(
-      options.run, options.n_kv_head,
-      options.steps == 0 ? std::nullopt : std::optional(options.steps), common.overrides,
-      common.device);
+  const experiments::PooledRun pooled =
+      experiments::pool_run(options.run, options.n_kv_head,
+                            options.steps == 0 ? std::nullopt : std::optional(options.steps),
+                            common.overrides, common.device);
   for (const std::string& each : pooled.original.notes) {
     note(common, each);
   }

@@ -133,9 +133,9 @@ int run_eval(const EvalOptions& options, const Common& common) {
     note(common, each);
   }
   use_configured_threads(common, loaded.config.train.threads);
-  const train::PrecisionChoice precision = train::choose_precision(
-      common.precision.value_or(configs::Precision::fp32), loaded.model->device(),
-      kernels::has_native_bf16());
+  const train::PrecisionChoice precision =
+      train::choose_precision(common.precision.value_or(configs::Precision::fp32),
+                              loaded.model->device(), kernels::has_native_bf16());
   const std::string path = options.corpus.empty() ? loaded.config.data.corpus : options.corpus;
   const text::Corpus corpus = text::load_corpus(path, loaded.config.data.val_fraction);
   for (const std::string& each : corpus.notes) {

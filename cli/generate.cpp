@@ -130,9 +130,9 @@ class Generation {
   }
 
   void set_engine_options() {
-    const train::PrecisionChoice precision = train::choose_precision(
-        common_.precision.value_or(configs::Precision::fp32), loaded_.model->device(),
-        kernels::has_native_bf16());
+    const train::PrecisionChoice precision =
+        train::choose_precision(common_.precision.value_or(configs::Precision::fp32),
+                                loaded_.model->device(), kernels::has_native_bf16());
     engine_ = {.tokens = options_.tokens == GenerateArguments::kNotGiven ? default_tokens()
                                                                          : options_.tokens,
                .sampling = {.temperature = options_.temperature,

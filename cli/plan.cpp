@@ -66,10 +66,10 @@ Plan settle(const PlanOptions& options, const Common& common) {
   plan.batch = options.batch;
   plan.dtype = options.dtype;
   plan.cache_types = cache_types(options.dtype);
-  plan.precision = train::choose_precision(
-      common.precision.value_or(plan.config.train.precision),
-      common.device.value_or(configs::first_of(plan.config.train.device)),
-      kernels::has_native_bf16());
+  plan.precision =
+      train::choose_precision(common.precision.value_or(plan.config.train.precision),
+                              common.device.value_or(configs::first_of(plan.config.train.device)),
+                              kernels::has_native_bf16());
   if (options.memory) {
     plan.memory = parse_byte_size(*options.memory, "--memory");
     plan.measured = find_measured(options, argument.run);

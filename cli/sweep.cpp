@@ -19,13 +19,12 @@ int run_sweep(const TrainingOptions& options, const Common& common) {
   experiments::SweepOutcome outcome;
   {
     TrainingProgress progress(common);
-    outcome = experiments::run_sweep(
-        job.config,
-        {.folder = job.folder,
-         .resume = options.resume,
-         .device = job.device,
-         .workers = &kernels::workers()},
-        progress);
+    outcome = experiments::run_sweep(job.config,
+                                     {.folder = job.folder,
+                                      .resume = options.resume,
+                                      .device = job.device,
+                                      .workers = &kernels::workers()},
+                                     progress);
   }
   if (kernels::workers().rank() > 0) {
     return outcome.interrupted ? train::kInterrupted : 0;

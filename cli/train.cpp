@@ -48,13 +48,12 @@ int run_train(const TrainingOptions& options, const Common& common) {
   train::TrainResult result;
   {
     TrainingProgress printer(common);
-    result = train::train(
-        job.config,
-        {.folder = job.folder,
-         .resume = options.resume,
-         .device = job.device,
-         .workers = &kernels::workers()},
-        printer);
+    result = train::train(job.config,
+                          {.folder = job.folder,
+                           .resume = options.resume,
+                           .device = job.device,
+                           .workers = &kernels::workers()},
+                          printer);
   }
   if (result.interrupted) {
     return end_interrupted(fmt::format("step {}, which is saved in {}", result.step,

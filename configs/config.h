@@ -218,7 +218,8 @@ struct TrainConfig {
           self.save_every);
     visit(Field{"precision", "auto: bf16 where the device computes in it"}, self.precision);
     visit(Field{"seed", "of every random stream", 0, 9007199254740992.0}, self.seed);
-    visit(Field{"device", "where to compute, unless --device says it: cuda is the first GPU"}, self.device);
+    visit(Field{"device", "where to compute, unless --device says it: cuda is the first GPU"},
+          self.device);
     visit(Field{"threads", "0: one per core", 0, 1024}, self.threads);
     visit(Field{"shard_optimizer", "each of several workers keeps a part of the optimizer's state"},
           self.shard_optimizer);

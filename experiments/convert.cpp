@@ -57,9 +57,9 @@ PooledRun pool_run(const fs::path& run, int64_t n_kv_head, std::optional<int64_t
   check_input(!original.state || original.state->corpus_hash == corpus.hash,
               "{}: is not the text that {} was trained on", config.data.corpus, run.string());
   pooled.corpus_hash = corpus.hash;
-  pooled.model = std::make_unique<nn::GPT>(
-      pooled.config.model, original.model->vocab_size(),
-      nn::Scope{.device = original.model->device(), .draw = false});
+  pooled.model =
+      std::make_unique<nn::GPT>(pooled.config.model, original.model->vocab_size(),
+                                nn::Scope{.device = original.model->device(), .draw = false});
   nn::pool_kv_heads(*original.model, *pooled.model);
   const text::Tokens tokens = text::tokenize(corpus, text::Split::val, *original.tokenizer);
   const auto loss = [&](const nn::GPT& model) {

@@ -26,10 +26,11 @@ struct PooledRun {
   double original_loss = 0, pooled_loss = 0;  // exact, nats per token
 };
 
-/// Loads `run` on `device` (train::load_run) and pools it to `n_kv_head` heads (nn/pool_heads.h). The config's
-/// steps are `steps`, or kUptrainingShare of the run's, at least 1; its warm-up is shortened in the
-/// same ratio. Throws InputError for a number of heads that is not smaller or does not divide the
-/// run's, for latent attention, and where the run's corpus is missing or is another text.
+/// Loads `run` on `device` (train::load_run) and pools it to `n_kv_head` heads (nn/pool_heads.h).
+/// The config's steps are `steps`, or kUptrainingShare of the run's, at least 1; its warm-up is
+/// shortened in the same ratio. Throws InputError for a number of heads that is not smaller or does
+/// not divide the run's, for latent attention, and where the run's corpus is missing or is another
+/// text.
 PooledRun pool_run(const std::filesystem::path& run, int64_t n_kv_head,
                    std::optional<int64_t> steps, std::span<const std::string> overrides = {},
                    std::optional<Device> device = std::nullopt);

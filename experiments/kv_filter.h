@@ -12,8 +12,9 @@ namespace headroom::experiments {
 
 class KVFilter final : public nn::KVCache {
  public:
-  /// Is given rows (N, 2 K D), f32, on the host: of each new token the keys of all heads before rotation, then
-  /// the values. Returns whether it changed them; otherwise what came is handed on as it is.
+  /// Is given rows (N, 2 K D), f32, on the host: of each new token the keys of all heads before
+  /// rotation, then the values. Returns whether it changed them; otherwise what came is handed on
+  /// as it is.
   using Change = std::function<bool(int64_t layer, Tensor& rows)>;
 
   /// `inner` gets what is handed on. Throws InputError for a model with latent attention, whose

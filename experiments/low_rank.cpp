@@ -22,11 +22,11 @@ double filtered_loss(const nn::GPT& model, const Passages& passages,
                      const KVFilter::Change& change) {
   double sum = 0;
   for (const auto& ids : passages.ids) {
-    KVFilter cache(model.config(),
-                   std::make_unique<infer::BlockCache>(model.config(),
-                                                       infer::BlockTable({}, passages.tokens), 1,
-                                                       DType::f32, model.device()),
-                   change);
+    KVFilter cache(
+        model.config(),
+        std::make_unique<infer::BlockCache>(model.config(), infer::BlockTable({}, passages.tokens),
+                                            1, DType::f32, model.device()),
+        change);
     sum += infer::losses_through(model, cache, ids, infer::kPrefillChunk, DType::f32,
                                  [](int64_t, std::span<const double>) {});
   }

@@ -55,7 +55,8 @@ class Bench {
   }
 
   std::unique_ptr<nn::GPT> make(const configs::ModelConfig& model) const {
-    return std::make_unique<nn::GPT>(model, vocab_size_, nn::Scope{.seed = 1, .device = options_.device});
+    return std::make_unique<nn::GPT>(model, vocab_size_,
+                                     nn::Scope{.seed = 1, .device = options_.device});
   }
 
   void begin_part() { progress_(done_++, all_); }

@@ -10,7 +10,8 @@ void train_once(const configs::Config& config, const std::filesystem::path& fold
                 const Study& study) {
   StudyObserver observer(study);
   std::filesystem::create_directories(folder.parent_path());
-  if (train::train(config, {.folder = folder, .resume = true, .device = kCpu}, observer).interrupted) {
+  if (train::train(config, {.folder = folder, .resume = true, .device = kCpu}, observer)
+          .interrupted) {
     throw Interrupted();
   }
 }

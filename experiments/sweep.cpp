@@ -339,8 +339,8 @@ SweepOutcome run_sweep(const configs::Config& config, const SweepOptions& option
   if (interrupted || options.workers->rank() > 0) {
     return interrupted.value_or(SweepOutcome{});
   }
-  return SweepDriver(
-             config, {.folder = options.folder, .resume = true, .device = options.device}, observer)
+  return SweepDriver(config, {.folder = options.folder, .resume = true, .device = options.device},
+                     observer)
       .run();
 }
 

@@ -35,8 +35,8 @@ class SweepObserver : public train::Observer {
 };
 
 struct SweepOptions {
-  std::filesystem::path folder;  // made where absent; runs lie in it as kv4-seed1
-  bool resume = false;           // go on with the sweep that the folder holds
+  std::filesystem::path folder;       // made where absent; runs lie in it as kv4-seed1
+  bool resume = false;                // go on with the sweep that the folder holds
   std::optional<Device> device = {};  // where it computes; absent: where train.device says
   /// Who shares the runs, each trained whole by one of them, in a folder that all can write to.
   kernels::Communicator* workers = &kernels::alone();
@@ -51,10 +51,10 @@ struct SweepOutcome {
 /// Runs config.sweep, one seed after another with every n_kv_head in turn, so that a whole
 /// comparison exists as early as possible. Finished runs are kept and an interrupted one goes on
 /// where it was saved; a folder's config may only grow in sweep.seeds, sweep.n_kv_head and
-/// sweep.also (and name another path of the same text, another device or other threads). A run whose loss is no
-/// number counts as diverged and the others go on. Throws InputError before the first run for what
-/// can't be trained and for a folder that holds something else, and Error when results can't be
-/// written.
+/// sweep.also (and name another path of the same text, another device or other threads). A run
+/// whose loss is no number counts as diverged and the others go on. Throws InputError before the
+/// first run for what can't be trained and for a folder that holds something else, and Error when
+/// results can't be written.
 SweepOutcome run_sweep(const configs::Config& config, const SweepOptions& options,
                        SweepObserver& observer);
 

@@ -35,9 +35,9 @@ class Training {
   Training(const configs::Config& config, const TrainBenchOptions& options)
       : config_(config),
         dtype_(options.dtype),
-        model_(config.model, options.vocab_size,
-               nn::Scope{.seed = static_cast<uint64_t>(config.train.seed),
-                         .device = options.device}),
+        model_(
+            config.model, options.vocab_size,
+            nn::Scope{.seed = static_cast<uint64_t>(config.train.seed), .device = options.device}),
         optimizer_(config.train, model_.parameters(), dtype_),
         batch_{random_tokens(config, options.vocab_size, 0),
                random_tokens(config, options.vocab_size, 1)} {}
@@ -58,8 +58,9 @@ class Training {
     for (int i = 0; i < kRepetitions; ++i) {
       optimizer_.clear_gradients();
       nn::Variable loss;
-      forward.push_back(timed(
-          [&] { loss = model_.loss(batch_.tokens, batch_.targets, {.dtype = dtype_}); }));
+      forward.push_back(
+          timed([&] { loss = model_.loss(batch_.tokens, batch_.targets, {.dtype = dtype_}); }));
+      backward.push_back(timed([&] { loss.backward(); }));
       Tensor squares;
       clip.push_back(timed([&] { squares = optimizer_.gradient_squares(); }));
       adamw.push_back(timed([&] { optimizer_.update(++step_, 1.0, {squares}); }));
@@ -167,8 +168,7 @@ TrainBench bench_train(const configs::Config& given, const TrainBenchOptions& op
   config.train.grad_accumulation = 1;
   Training training(config, options);
   const bool scaling = options.scaling && options.device == kCpu;
-  const std::vector<int> counts =
-      scaling ? fewer_threads(kernels::threads()) : std::vector<int>();
+  const std::vector<int> counts = scaling ? fewer_threads(kernels::threads()) : std::vector<int>();
   const int64_t all_steps = kWarmUp + options.steps + std::ssize(counts) * (kScalingSteps + 1);
   int64_t done = 0;
   const auto begin_step = [&] { progress(done++, all_steps); };

@@ -75,7 +75,7 @@ class KVStore {
   configs::KVShape shape_;
   Place place_;
   Device device_;  // the model's
-  Rows k_, v_;  // v_ is empty where the values are part of the keys
+  Rows k_, v_;     // v_ is empty where the values are part of the keys
 };
 
 }  // namespace headroom::infer

@@ -111,7 +111,7 @@ TEST_F(Configs, ValuesOutOfRangeAreRefusedWithKeyValueAndRange) {
         {"model: {n_head: 4.5}", "model.n_head is 4.5", "whole number"},
         {"model: {n_head: \"four\"}", "model.n_head is \"four\"", "whole number"},
         {"model: {n_head: [4]}", "model.n_head is a list", "whole number"},
-        {"train: {device: cuda}", "train.device is cuda", "cpu"}}) {
+        {"train: {device: cuda:1}", "train.device is cuda:1", "cpu or cuda"}}) {
     const std::string message = refusal_of(yaml);
     EXPECT_THAT(message, HasSubstr("c.yaml:1: "));
     EXPECT_THAT(message, HasSubstr(found));

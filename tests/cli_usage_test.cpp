@@ -84,8 +84,8 @@ TEST(Arguments, OutOfRangeAreRefusedWithNameValueAndRange) {
               HasSubstr("--batch is 99999999999999999999, but"));
   EXPECT_THAT(headroom_refusal({"plan", "gqa", "--threads", "-1"}),
               HasSubstr("--threads is -1, but must be a whole number from 0"));
-  EXPECT_THAT(headroom_refusal({"plan", "gqa", "--device", "cuda"}),
-              HasSubstr("--device is cuda, but this build computes on the cpu only"));
+  EXPECT_THAT(headroom_refusal({"plan", "gqa", "--device", "gpu"}),
+              HasSubstr("--device is gpu, but must be cpu, cuda (the first GPU) or cuda:N"));
   EXPECT_THAT(headroom_refusal({"plan", "gqa", "--precision", "fp16"}),
               HasSubstr("--precision is fp16, but must be fp32, bf16 or auto"));
 }

@@ -2,6 +2,7 @@
 // can't be gone on with (CKP-09).
 #include <gtest/gtest.h>
 
+#include "configs/print.h"
 #include "tensor/safetensors.h"
 #include "train/run_folder.h"
 #include "train_run.h"
@@ -157,6 +158,23 @@ TEST_F(Refusal, AChangedConfigIsNamedByKey) {
       << resume(config);
   config.train.lr = work.config().train.lr;
   EXPECT_EQ(resume(config), "");
+}
+
+/// A run goes on wherever it is asked to, and says that it moved.
+TEST_F(Refusal, AnotherDeviceIsNone) {
+  configs::Config elsewhere = work.config();
+  elsewhere.train.device = configs::DeviceKind::cuda;
+  write_file(part("config.yaml"), configs::to_yaml(elsewhere));
+  Recorder rest;
+  EXPECT_EQ(work.train(work.config(), "run", rest, true).step, 20);
+  ASSERT_FALSE(rest.notes.empty());
+  EXPECT_NE(rest.notes[0].find("train.device was cuda so far and is cpu from step 16 on"),
+            std::string::npos)
+      << rest.notes[0];
+  EXPECT_NE(read_file(part("config.yaml")).find("device: cpu"), std::string::npos);
+  Recorder still;
+  work.train(work.config(), "run", still, true);
+  EXPECT_TRUE(still.notes.empty());
 }
 
 TEST_F(Refusal, WeightsAloneCantBeResumed) {

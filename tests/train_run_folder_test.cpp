@@ -177,14 +177,21 @@ TEST(Vocabulary, IsTheTokenizersOrAtLeastThat) {
             std::string::npos);
 }
 
-TEST(Precision, AutoFollowsTheProcessorAndSaysSo) {
+TEST(Precision, AutoFollowsTheDeviceAndSaysSo) {
   using configs::Precision;
-  EXPECT_EQ(train::choose_precision(Precision::automatic, true).dtype, DType::bf16);
-  EXPECT_EQ(train::choose_precision(Precision::automatic, false).dtype, DType::f32);
-  EXPECT_EQ(train::choose_precision(Precision::fp32, true).dtype, DType::f32);
-  const auto emulated = train::choose_precision(Precision::bf16, false);
+  EXPECT_EQ(train::choose_precision(Precision::automatic, kCpu, true).dtype, DType::bf16);
+  EXPECT_EQ(train::choose_precision(Precision::automatic, kCpu, false).dtype, DType::f32);
+  EXPECT_EQ(train::choose_precision(Precision::fp32, kCpu, true).dtype, DType::f32);
+  const auto emulated = train::choose_precision(Precision::bf16, kCpu, false);
   EXPECT_EQ(emulated.dtype, DType::bf16);
   EXPECT_NE(emulated.sentence.find("fp32 arithmetic"), std::string::npos);
+  // A GPU's bf16 is its own, whatever the processor beside it has.
+  constexpr Device kGpu{Device::Type::cuda, 0};
+  const auto gpu = train::choose_precision(Precision::automatic, kGpu, false);
+  EXPECT_EQ(gpu.dtype, DType::bf16);
+  EXPECT_EQ(gpu.sentence, "bf16 (auto: the GPU computes in bf16)");
+  EXPECT_EQ(train::choose_precision(Precision::bf16, kGpu, false).sentence, "bf16");
+  EXPECT_EQ(train::choose_precision(Precision::fp32, kGpu, true).dtype, DType::f32);
 }
 
 TEST(TimeLeft, CountsStepsEvaluationsAndSaves) {

@@ -9,9 +9,10 @@ PrecisionChoice choose_precision(configs::Precision asked, Device device, bool n
     case configs::Precision::fp32:
       return {DType::f32, "fp32"};
     case configs::Precision::bf16:
-      return {DType::bf16, gpu || native_bf16 ? "bf16"
-                                       : "bf16 storage with fp32 arithmetic (this processor has "
-                                         "no bf16 dot product: fp32 is faster)"};
+      return {DType::bf16, gpu || native_bf16
+                               ? "bf16"
+                               : "bf16 storage with fp32 arithmetic (this processor has "
+                                 "no bf16 dot product: fp32 is faster)"};
     case configs::Precision::automatic:
       break;
   }

@@ -14,7 +14,8 @@ struct PrecisionChoice {
   std::string sentence;      // "bf16 (auto: the processor computes in bf16)"
 };
 
-/// automatic is bf16 on a GPU, and on a processor with `native_bf16` (kernels/threads.h); else fp32.
+/// automatic is bf16 on a GPU, and on a processor with `native_bf16` (kernels/threads.h); else
+/// fp32.
 PrecisionChoice choose_precision(configs::Precision asked, Device device, bool native_bf16);
 
 }  // namespace headroom::train

@@ -38,10 +38,10 @@ std::optional<RunState> starting_state(const configs::Config& config, const Trai
       observer.note(fmt::format("{}: nothing was saved; beginning at step 0", folder.string()));
     } else if (const auto before = configs::load_run_config(folder).train.device;
                before != config.train.device) {
-      observer.note(fmt::format("train.device was {} so far and is {} from step {} on: sums are "
-                                "added in another order there",
-                                configs::name_of(before), configs::name_of(config.train.device),
-                                state->step + 1));
+      observer.note(fmt::format(
+          "train.device was {} so far and is {} from step {} on: sums are "
+          "added in another order there",
+          configs::name_of(before), configs::name_of(config.train.device), state->step + 1));
     }
     return state;
   }
