@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tensor/dtype.h"
+#include "tests/simt/host_keeps_out.h"
 
 struct cublasLtContext {};
 
@@ -258,6 +259,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   simt::run_pending(stream);
+  const simt::DeviceAtWork at_work;
   const double times = read(alpha, description->scale, 0), plus = read(beta, description->scale, 0);
   const auto depth = static_cast<int64_t>(
       description->operation_a == CUBLAS_OP_T ? a_layout->rows : a_layout->columns);

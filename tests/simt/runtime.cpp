@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "cuda_host_api.h"
+#include "tests/simt/host_keeps_out.h"
 #include "tests/simt/scheduler.h"
 
 struct CUstream_st {
@@ -98,6 +99,7 @@ bool is_valid(const cudaLaunchConfig_t& config, const void* kernel) {
 
 /// Does the oldest things asked of a stream until `until` of all are done.
 void run_until(cudaStream_t stream, size_t until) {
+  const DeviceAtWork at_work;
   while (stream->done < until && !stream->pending.empty()) {
     stream->pending.front()();
     stream->pending.pop_front();
@@ -132,6 +134,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
     return r.note(cudaErrorInvalidConfiguration);
   }
   run_pending(config.stream);
+  const DeviceAtWork at_work;
   r.report = run(config.gridDim, config.blockDim, config.dynamicSmemBytes, thread, r.launches++);
   if (r.report.empty()) {
     r.report = broken_guards();
@@ -158,7 +161,8 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   const size_t all = (bytes + 3 * simt::kGuard - 1) / simt::kGuard * simt::kGuard;
-  auto* start = static_cast<std::byte*>(std::aligned_alloc(simt::kGuard, all));
+  const simt::DeviceAtWork at_work;
+  auto* start = static_cast<std::byte*>(simt::take_pages(all));
   if (start == nullptr) {
     return simt::runtime().note(cudaErrorMemoryAllocation);
   }
@@ -176,11 +180,12 @@ cudaError_t cudaFree(void* memory) {
   if (simt::runtime().allocations.erase(start) == 0) {
     return simt::runtime().note(cudaErrorInvalidValue);
   }
-  std::free(start - simt::kGuard);
+  simt::give_back_pages(start - simt::kGuard);
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind /*kind*/) {
+  const simt::DeviceAtWork at_work;
   if (bytes > 0) {
     std::memmove(to, from, bytes);
   }
@@ -191,6 +196,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   return simt::ask(stream, [=] { cudaMemcpy(to, from, bytes, kind); });
 }
 cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
+  const simt::DeviceAtWork at_work;
   std::memset(memory, value, bytes);
   return cudaSuccess;
 }

@@ -1,0 +1,193 @@
+// A model on the harness's device: trained, saved, resumed, evaluated, read from and analysed
+// there, beside the same on the CPU. Whatever reads the device's memory from the host is refused by
+// it.
+#include <gtest/gtest.h>
+
+#include "cli_random_run.h"
+#include "experiments/convert.h"
+#include "experiments/low_rank.h"
+#include "experiments/sink_mass.h"
+#include "infer/engine.h"
+#include "infer/prompt_cache.h"
+#include "infer/stream_loss.h"
+#include "infer/verify.h"
+#include "simt/gpu.h"
+#include "simt/host_keeps_out.h"
+#include "tensor/allocator.h"
+#include "train/evaluate.h"
+#include "train_run.h"
+
+namespace headroom::testing {
+namespace {
+
+/// Float32 sums in another order.
+constexpr double kClose = 1e-4;
+
+/// Whatever reads memory of the device from the host, or writes it, ends the test.
+class OnTheDevice : public ::testing::Test {
+  const Device device_ = gpu();
+  const simt::HostKeepsOut host_keeps_out_;
+};
+
+/// A random run on both devices.
+struct Twins {
+  RandomRun run;
+  train::LoadedRun cpu = train::load_run(run.path());
+  train::LoadedRun gpu = train::load_run(run.path(), {}, testing::gpu());
+  std::vector<int32_t> ids = infer::synthetic_tokens(100, cpu.model->vocab_size(), 1, 0);
+};
+
+double loss_under(const nn::GPT& model, std::span<const int32_t> ids, const std::string& cache) {
+  return infer::stream_loss(model, ids, {.cache = infer::parse_cache_spec(cache)},
+                            [](int64_t, std::span<const double>) {})
+      .sum_nats;
+}
+
+TEST_F(OnTheDevice, AModelIsTheSameOne) {
+  const Twins twins;
+  EXPECT_EQ(twins.gpu.model->device(), gpu());
+  const auto cpu = twins.cpu.model->parameters(), there = twins.gpu.model->parameters();
+  for (size_t i = 0; i < cpu.size(); ++i) {
+    EXPECT_EQ(there[i].value.device(), gpu()) << there[i].name;
+    EXPECT_EQ(there[i].value.value().to_vector<float>(), cpu[i].value.value().to_vector<float>());
+  }
+  // Drawn there, too: the numbers are those of the host.
+  const nn::GPT drawn(twins.cpu.config.model, 9, nn::Scope{.seed = 5, .device = gpu()});
+  const nn::GPT here(twins.cpu.config.model, 9, nn::Scope{.seed = 5});
+  EXPECT_EQ(drawn.parameters()[0].value.value().to_vector<float>(),
+            here.parameters()[0].value.value().to_vector<float>());
+}
+
+/// Blocks that are full and one that is not, chunks, windows, every place and coding.
+TEST_F(OnTheDevice, EveryCacheGivesTheLossOfTheCpu) {
+  const Twins twins;
+  for (const char* cache : {"static", "static,place=host", "static,place=file", "static,dtype=int8",
+                            "static,k=int8,v=int4,place=host",
+                            "static,window=16,sinks=4,dtype=int8,place=file", "none"}) {
+    const double there = loss_under(*twins.gpu.model, twins.ids, cache);
+    EXPECT_NEAR(there / loss_under(*twins.cpu.model, twins.ids, cache), 1, kClose) << cache;
+  }
+}
+
+TEST_F(OnTheDevice, AHostsCacheTakesTheDeviceNoMemoryBetweenPasses) {
+  const Twins twins;
+  const auto bytes = [] { return allocator(gpu()).bytes_in_use(); };
+  const auto held = [&](const char* cache) {
+    const size_t before = bytes();
+    const infer::BlockCache kept(twins.gpu.config.model, infer::BlockTable({}, 100), 1,
+                                 infer::parse_cache_spec(cache).storage(DType::f32), gpu());
+    return bytes() - before;
+  };
+  EXPECT_GE(held("static"), 100U * 2 * 2 * 2 * 8 * 4);  // layers, k and v, heads, numbers, bytes
+  EXPECT_EQ(held("static,place=host"), 0U);
+  EXPECT_EQ(held("static,place=file"), 0U);
+}
+
+TEST_F(OnTheDevice, TextsAreThoseOfTheCpu) {
+  const Twins twins;
+  infer::GenerateOptions options;
+  options.tokens = 20;
+  options.sampling.temperature = 0;
+  const infer::Sequences prompts = {{1, 2, 3}, {4}};
+  for (const char* cache : {"static", "static,place=host", "none"}) {
+    options.cache = infer::parse_cache_spec(cache);
+    const auto text = [&](const nn::GPT& model) {
+      return infer::generate(model, prompts, options, [](int64_t, int32_t) { return true; }).tokens;
+    };
+    EXPECT_EQ(text(*twins.gpu.model), text(*twins.cpu.model)) << cache;
+  }
+}
+
+/// A prompt that was computed on one device is gone on with on the other.
+TEST_F(OnTheDevice, APromptsCacheTravels) {
+  const Twins twins;
+  const TemporaryFolder folder;
+  const infer::CacheSpec spec = infer::parse_cache_spec("static,dtype=int8");
+  const auto key = [&](const nn::GPT& model) {
+    return infer::prompt_cache_key(model, spec, DType::f32, "f32");
+  };
+  EXPECT_EQ(key(*twins.gpu.model).model, key(*twins.cpu.model).model);
+  const auto cache = [&](const nn::GPT& model) {
+    return infer::BlockCache(model.config(), infer::BlockTable({}, 100), 1,
+                             spec.storage(DType::f32), model.device());
+  };
+  infer::BlockCache computed = cache(*twins.gpu.model);
+  infer::feed(*twins.gpu.model, computed, {twins.ids}, 64, DType::f32,
+              [](int64_t, int64_t, const Tensor&) {});
+  infer::save_prompt_cache(folder / "prompt", key(*twins.gpu.model), computed, 0, twins.ids);
+  const infer::PromptCacheFile file(folder / "prompt", key(*twins.cpu.model));
+  for (const train::LoadedRun* run : {&twins.cpu, &twins.gpu}) {
+    infer::BlockCache loaded = cache(*run->model);
+    ASSERT_EQ(file.load(loaded, 0, twins.ids), 99);
+    const infer::StoredLayer layer = loaded.stored(1, 0);
+    EXPECT_EQ(layer.parts[0].second.to(kCpu).rows(0, 99).to_vector<int8_t>(),
+              computed.stored(1, 0).parts[0].second.to(kCpu).rows(0, 99).to_vector<int8_t>());
+  }
+}
+
+TEST_F(OnTheDevice, ChecksOfCachesPass) {
+  const Twins twins;
+  const std::unique_ptr<nn::GPT> wide = infer::to_f64(*twins.gpu.model);
+  EXPECT_EQ(wide->device(), gpu());
+  const infer::CacheUnderTest cache =
+      infer::cache_under_test(infer::parse_cache_spec("static,place=host"));
+  for (const infer::CacheCheck& check : infer::verify_published_setting(
+           *twins.gpu.model, *wide, cache,
+           infer::synthetic_tokens(infer::kPublishedPrefill + infer::kPublishedDecode, 8, 1, 3))) {
+    EXPECT_TRUE(check.ok) << name_of(check.dtype) << ": " << check.max_abs_diff;
+  }
+}
+
+TEST_F(OnTheDevice, WhatIsMeasuredOfAttentionIsThatOfTheCpu) {
+  const Twins twins;
+  const experiments::Passages passages = experiments::cut_passages(twins.ids, 2, 24);
+  const auto quiet = [](int64_t, int64_t) {};
+  const experiments::SinkMass cpu = experiments::sink_mass(*twins.cpu.model, passages, quiet),
+                              there = experiments::sink_mass(*twins.gpu.model, passages, quiet);
+  for (size_t layer = 0; layer < cpu.first.size(); ++layer) {
+    for (size_t head = 0; head < cpu.first[layer].size(); ++head) {
+      EXPECT_NEAR(there.first[layer][head], cpu.first[layer][head], kClose);
+    }
+  }
+  const auto rank = [&](const nn::GPT& model) {
+    return experiments::low_rank(model, passages, passages, {5}, quiet).ranks[0].loss;
+  };
+  EXPECT_NEAR(rank(*twins.gpu.model) / rank(*twins.cpu.model), 1, kClose);
+}
+
+/// Begun on one device and ended on another, with either optimizer's state.
+TEST_F(OnTheDevice, ARunIsTrainedSavedResumedAndConverted) {
+  const Workplace work(600);
+  configs::Config config = work.config();
+  config.model.n_layer = 1;
+  config.train.steps = 2;
+  config.train.batch_size = 2;
+  config.train.eval_every = config.train.save_every = 1;
+  config.train.warmup_steps = 0;
+  const auto train = [&](const std::string& run, Device device, int64_t stop_at) {
+    Recorder recorder;
+    recorder.stop_at = stop_at;
+    train::TrainOptions options{.folder = work.folder / run, .resume = true, .device = device};
+    train::train(config, options, recorder);
+    EXPECT_EQ(recorder.start.device, device);
+    return recorder.steps.back().loss;
+  };
+  const double expected = train("cpu", kCpu, -1);
+  EXPECT_NEAR(train("gpu", gpu(), -1), expected, kClose * expected);
+  train("moves", gpu(), 1);
+  EXPECT_NEAR(train("moves", kCpu, -1), expected, kClose * expected);
+  train("moves back", kCpu, 1);
+  EXPECT_NEAR(train("moves back", gpu(), -1), expected, kClose * expected);
+
+  const std::filesystem::path run = work.folder / "gpu";
+  const auto pooled = [&](Device device) { return experiments::pool_run(run, 1, 3, {}, device); };
+  const experiments::PooledRun there = pooled(gpu()), here = pooled(kCpu);
+  EXPECT_EQ(there.model->device(), gpu());
+  EXPECT_NEAR(there.original_loss, here.original_loss, kClose * here.original_loss);
+  EXPECT_NEAR(there.pooled_loss, here.pooled_loss, kClose * here.pooled_loss);
+  experiments::write_pooled_run(there, work.folder / "pooled");
+  EXPECT_EQ(train::load_run(work.folder / "pooled", {}, kCpu).config.model.n_kv_head, 1);
+}
+
+}  // namespace
+}  // namespace headroom::testing
