@@ -3,6 +3,9 @@ include(CMakePackageConfigHelpers)
 
 set(layers tensor configs kernels autograd nn text train infer experiments)
 list(TRANSFORM layers PREPEND headroom_ OUTPUT_VARIABLE libraries)
+if(HEADROOM_WITH_CUDA)
+  list(APPEND libraries headroom_kernels_cuda)
+endif()
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/headroom)
 
 install(TARGETS headroom RUNTIME)

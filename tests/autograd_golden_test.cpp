@@ -17,7 +17,7 @@ class OpsGolden : public ::testing::TestWithParam<DType> {
   // The files hold float32, so that is as close as float64 can come; float32 adds its own rounding.
   double tolerance() const { return type() == DType::f64 ? 1e-6 : 1e-5; }
   Variable input(const std::string& group, const std::string& name) const {
-    return Variable(ops_.tensor(group, "in." + name, type()), true);
+    return Variable(there(ops_.tensor(group, "in." + name, type())), true);
   }
   /// Checks the output and, with the stored upstream gradient, the gradient of each named input.
   void expect(const std::string& group, const Variable& y,
@@ -26,7 +26,7 @@ class OpsGolden : public ::testing::TestWithParam<DType> {
     SCOPED_TRACE(group);
     const Tensor expected = ops_.tensor(group, "out." + output, type()).reshape(y.shape());
     EXPECT_LE(max_relative_error(y.value(), expected), tolerance());
-    y.backward(ops_.tensor(group, "dout." + output, type()).reshape(y.shape()));
+    y.backward(there(ops_.tensor(group, "dout." + output, type()).reshape(y.shape())));
     for (const auto& [name, variable] : inputs) {
       EXPECT_LE(max_relative_error(variable.grad(), ops_.tensor(group, "grad." + name, type())),
                 tolerance())
@@ -79,13 +79,15 @@ TEST_P(OpsGolden, CrossEntropy) {
     kernels::backend(kCpu).fill(row, 1.0);
   }
   const Tensor targets = ops_.tensor("cross_entropy", "in.targets");
-  const Variable loss = linear_cross_entropy(
-      logits.reshape({targets.numel(), V}), Variable(identity), targets.reshape({targets.numel()}));
+  const Variable loss =
+      linear_cross_entropy(logits.reshape({targets.numel(), V}), Variable(there(identity)),
+                           targets.reshape({targets.numel()}));
   expect("cross_entropy", loss, {{"logits", logits}});
 }
 
 // The files keep (B, H, T, D); attention and rope take (B, T, H, D).
-Tensor swap_heads(const Tensor& x) {
+Tensor swap_heads(const Tensor& anywhere) {
+  const Tensor x = here(anywhere);
   Tensor y = Tensor::empty({x.dim(0), x.dim(2), x.dim(1), x.dim(3)}, x.dtype());
   const size_t row = static_cast<size_t>(x.dim(3)) * size_of(x.dtype());
   for (int64_t b = 0; b < x.dim(0); ++b) {
@@ -101,23 +103,25 @@ Tensor swap_heads(const Tensor& x) {
   return y;
 }
 
+Tensor there_swapped(const Tensor& x) { return there(swap_heads(x)); }
+
 TEST_P(OpsGolden, Rope) {
   for (const std::string& group : ops_.cases("rope_")) {
     SCOPED_TRACE(group);
-    const Variable x(swap_heads(ops_.tensor(group, "in.x", type())), true);
+    const Variable x(there(swap_heads(ops_.tensor(group, "in.x", type()))), true);
     std::vector<int32_t> positions;
     for (int64_t t = 0; t < x.dim(1); ++t) {
       positions.push_back(static_cast<int32_t>(ops_.number(group, "offset")) +
                           static_cast<int32_t>(t));
     }
-    Tensor table = Tensor::empty({x.dim(1), x.dim(3) / 2, 2}, type());
-    kernels::backend(kCpu).rope_table(Tensor::from(positions, {x.dim(1)}),
-                                      ops_.number(group, "base"), table);
+    Tensor table = Tensor::empty({x.dim(1), x.dim(3) / 2, 2}, type(), test_device());
+    test_backend().rope_table(there(Tensor::from(positions, {x.dim(1)})),
+                              ops_.number(group, "base"), table);
     const Variable y = rope(
         x, table, ops_.text(group, "style") == "half" ? RopeStyle::half : RopeStyle::interleaved);
     EXPECT_LE(max_relative_error(swap_heads(y.value()), ops_.tensor(group, "out.y", type())),
               tolerance());
-    y.backward(swap_heads(ops_.tensor(group, "dout.y", type())));
+    y.backward(there_swapped(ops_.tensor(group, "dout.y", type())));
     EXPECT_LE(max_relative_error(swap_heads(x.grad()), ops_.tensor(group, "grad.x", type())),
               tolerance());
   }
@@ -129,7 +133,7 @@ TEST_P(OpsGolden, Attention) {
   for (const std::string& group : cases) {
     SCOPED_TRACE(group);
     const auto load = [&](const std::string& name) {
-      return Variable(swap_heads(ops_.tensor(group, "in." + name, type())), true);
+      return Variable(there_swapped(ops_.tensor(group, "in." + name, type())), true);
     };
     const Variable q = load("q"), k = load("k"), v = load("v");
     const bool learned_sink = ops_.has(group, "in.sink_logits");
@@ -145,7 +149,7 @@ TEST_P(OpsGolden, Attention) {
         attention(q, k, v, kernels::dense_view(k.value(), v.value(), q.dim(1)), options);
     EXPECT_LE(max_relative_error(swap_heads(y.value()), ops_.tensor(group, "out.y", type())),
               tolerance());
-    y.backward(swap_heads(ops_.tensor(group, "dout.y", type())));
+    y.backward(there_swapped(ops_.tensor(group, "dout.y", type())));
     for (const auto& [name, variable] : {std::pair("q", q), {"k", k}, {"v", v}}) {
       EXPECT_LE(max_relative_error(swap_heads(variable.grad()),
                                    ops_.tensor(group, std::string("grad.") + name, type())),

@@ -129,9 +129,9 @@ TEST(Gradient, AddNormThroughEitherOutputAndBoth) {
 }
 
 TEST(Gradient, RopeInBothStyles) {
-  Tensor table = Tensor::empty({5, 3, 2}, DType::f64);
-  kernels::backend(kCpu).rope_table(Tensor::from(std::vector<int32_t>{0, 1, 2, 77, 4000}, {5}),
-                                    10000, table);
+  Tensor table = Tensor::empty({5, 3, 2}, DType::f64, test_device());
+  test_backend().rope_table(there(Tensor::from(std::vector<int32_t>{0, 1, 2, 77, 4000}, {5})),
+                            10000, table);
   for (const RopeStyle style : {RopeStyle::half, RopeStyle::interleaved}) {
     expect_gradient([&](const Inputs& x) { return rope(x[0], table, style); },
                     {random_tensor({2, 5, 3, 6}, "x")});

@@ -3,6 +3,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "tests/test_device.h"
+
 namespace headroom::testing {
 
 const std::vector<std::string>& golden_gpt_tags() {
@@ -49,8 +51,9 @@ GoldenGPT::GoldenGPT(const std::string& tag, DType type) : file("gpt_" + tag + "
   config.norm_eps = config.norm == configs::Norm::layernorm ? 1e-5 : 1e-6;
   config.bias = configs::Bias::norm;
   config.mlp = shape.at("mlp") == "swiglu" ? configs::MlpKind::swiglu : configs::MlpKind::gelu;
-  model = std::make_unique<nn::GPT>(config, shape.at("V").get<int64_t>(),
-                                    nn::Scope{.dtype = type, .draw = false});
+  model =
+      std::make_unique<nn::GPT>(config, shape.at("V").get<int64_t>(),
+                                nn::Scope{.dtype = type, .device = test_device(), .draw = false});
   for (const nn::Parameter& p : model->parameters()) {
     Tensor(p.value.value()).copy_from(file.tensor("param", file_name(p.name), type));
   }
