@@ -152,6 +152,9 @@ TEST(Gradient, AttentionWithGroupsWindowsAndSinks) {
                                                            {1, 9, 9, 2, 1, 3, 3, {3, 0}, false},
                                                            {1, 9, 9, 2, 2, 3, 3, {3, 2}, true},
                                                            {1, 2, 67, 2, 1, 2, 2, {}, false}}) {
+    if (test_device_is_slow() && c.S > 9) {
+      continue;  // kernels_attention_test.cpp has the gradients across tiles
+    }
     std::vector<Tensor> inputs{random_tensor({c.B, c.T, c.H, c.Dk}, "q"),
                                random_tensor({c.B, c.S, c.K, c.Dk}, "k"),
                                random_tensor({c.B, c.S, c.K, c.Dv}, "v")};

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "golden_gpt.h"
+#include "tests/test_device.h"
 #include "train/step.h"
 
 namespace headroom::testing {
@@ -10,6 +11,9 @@ class GoldenTraining : public ::testing::TestWithParam<std::tuple<std::string, D
 
 TEST_P(GoldenTraining, LossesNormsAndFinalWeightsAgree) {
   const auto& [tag, type] = GetParam();
+  if (test_device_is_slow() && type == DType::f32) {
+    GTEST_SKIP() << "f64 shows the same at a closer bound";
+  }
   const bool exact = type == DType::f64;
   const GoldenGPT golden(tag, type);
   configs::TrainConfig recipe;
