@@ -42,7 +42,7 @@ Tensor heads_first(const Tensor& x) {
 Tensor plain_scores(const Tensor& q, const Tensor& k, double scale) {
   const Tensor scaled = Tensor::empty(q.shape(), q.dtype());
   kernels::backend(kCpu).scale(q, scale, kernels::Into{scaled});
-  const Tensor scores = Tensor::empty({q.dim(0), q.dim(1), k.dim(1)}, q.dtype());
+  Tensor scores = Tensor::empty({q.dim(0), q.dim(1), k.dim(1)}, q.dtype());
   kernels::backend(kCpu).matmul(scaled, kernels::Transpose::no, k, kernels::Transpose::yes,
                                 kernels::Into{scores});
   return scores;
@@ -59,10 +59,10 @@ void mask_causally(Tensor& scores) {
   }
 }
 
-Tensor plain_weighted_sum(Tensor scores, const Tensor& v) {
+Tensor plain_weighted_sum(const Tensor& scores, const Tensor& v) {
   Tensor rows = scores.reshape({scores.dim(0) * scores.dim(1), scores.dim(2)});
   softmax(rows);
-  const Tensor out = Tensor::empty({v.dim(0), scores.dim(1), v.dim(2)}, v.dtype());
+  Tensor out = Tensor::empty({v.dim(0), scores.dim(1), v.dim(2)}, v.dtype());
   kernels::backend(kCpu).matmul(scores, kernels::Transpose::no, v, kernels::Transpose::no,
                                 kernels::Into{out});
   return out;

@@ -16,6 +16,6 @@ Tensor plain_scores(const Tensor& q, const Tensor& k, double scale);
 void mask_causally(Tensor& scores);
 
 /// softmax(scores) v: (H, T, D) from scores (H, T, S), which are overwritten, and v (H, S, D).
-Tensor plain_weighted_sum(Tensor scores, const Tensor& v);
+Tensor plain_weighted_sum(const Tensor& scores, const Tensor& v);
 
 }  // namespace headroom::experiments
