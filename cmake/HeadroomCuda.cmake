@@ -1,7 +1,9 @@
 # Whether the program computes on NVIDIA GPUs too (HEADROOM_WITH_CUDA), and what for that is found, wherever it usually
 # is: the folder of the CUDA Toolkit, NVIDIA's and Debian's packages, and the wheels of a Python environment
-# (site-packages/nvidia/cu13). Says in one line what was found and what that switches on.
+# (site-packages/nvidia/cu13). Says in one line what was found and what that switches on. Without cuDNN 9 or its frontend's
+# headers (HEADROOM_WITH_CUDNN) our own kernels compute all attention.
 set(HEADROOM_WITH_CUDA OFF)
+set(HEADROOM_WITH_CUDNN OFF)
 if(NOT HEADROOM_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "HEADROOM_CUDA=${HEADROOM_CUDA}: give AUTO, ON or OFF")
 endif()
@@ -51,5 +53,27 @@ if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
 set(HEADROOM_WITH_CUDA ON)
-message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} with cuBLASLt: the program computes on NVIDIA GPUs too, with code for "
-               "${CMAKE_CUDA_ARCHITECTURES}")
+
+# cuDNN's wheels are folders of their own; the frontend's is site-packages/include.
+list(TRANSFORM wheels REPLACE "cu13$" "cudnn" OUTPUT_VARIABLE cudnn_wheels)
+list(TRANSFORM wheels REPLACE "/nvidia/cu13$" "" OUTPUT_VARIABLE site_packages)
+find_path(HEADROOM_CUDNN_INCLUDE cudnn.h HINTS ${toolkit} PATHS ${cudnn_wheels} PATH_SUFFIXES include)
+find_library(HEADROOM_CUDNN NAMES cudnn libcudnn.so.9 HINTS ${toolkit} PATHS ${cudnn_wheels} PATH_SUFFIXES lib64 lib)
+find_library(HEADROOM_NVRTC NAMES nvrtc libnvrtc.so.13 HINTS ${toolkit} PATHS ${wheels} PATH_SUFFIXES lib64 lib)
+find_path(HEADROOM_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${toolkit} PATHS ${site_packages} PATH_SUFFIXES include)
+mark_as_advanced(HEADROOM_CUDNN_INCLUDE HEADROOM_CUDNN HEADROOM_NVRTC HEADROOM_CUDNN_FRONTEND_INCLUDE)
+set(frontend 0)
+if(HEADROOM_CUDNN_FRONTEND_INCLUDE)
+  file(STRINGS ${HEADROOM_CUDNN_FRONTEND_INCLUDE}/cudnn_frontend_version.h frontend REGEX "_(MAJOR|MINOR)_VERSION [0-9]+$")
+  string(REGEX REPLACE "[^;]* ([0-9]+);[^;]* ([0-9]+)" "\\1.\\2" frontend "${frontend}")
+endif()
+if(NOT (HEADROOM_CUDNN_INCLUDE AND HEADROOM_CUDNN AND HEADROOM_NVRTC))
+  set(attention "our own kernels for all attention, as there is no cuDNN here")
+elseif(frontend VERSION_LESS 1.17)  # older ones ask the first Blackwells for no backward pass that repeats
+  set(attention "our own kernels for all attention, as there is cuDNN but not its frontend's headers, 1.17 or later")
+else()
+  set(HEADROOM_WITH_CUDNN ON)
+  set(attention "cuDNN (frontend ${frontend}) for attention where it applies")
+endif()
+message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} with cuBLASLt and ${attention}: the program computes on NVIDIA GPUs too, "
+               "with code for ${CMAKE_CUDA_ARCHITECTURES}")

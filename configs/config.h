@@ -186,6 +186,7 @@ struct TrainConfig {
   int64_t seed = 1;                            // any; equal seeds give equal runs
   DeviceKind device = DeviceKind::cpu;         // every machine has one
   int64_t threads = 0;                         // all cores
+  bool deterministic = true;                   // a result that repeats can be looked into
   bool shard_optimizer = false;                // small models' state fits on every worker
 
   bool operator==(const TrainConfig&) const = default;
@@ -221,6 +222,9 @@ struct TrainConfig {
     visit(Field{"device", "where to compute, unless --device says it: cuda is the first GPU"},
           self.device);
     visit(Field{"threads", "0: one per core", 0, 1024}, self.threads);
+    visit(Field{"deterministic",
+                "equal runs on one kind of GPU give equal bits; false: not quite, but faster"},
+          self.deterministic);
     visit(Field{"shard_optimizer", "each of several workers keeps a part of the optimizer's state"},
           self.shard_optimizer);
   }

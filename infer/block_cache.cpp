@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "configs/count.h"
+#include "kernels/kv_view.h"
 #include "nn/positions.h"
 
 namespace headroom::infer {
@@ -145,7 +146,7 @@ KVView BlockCache::append(int64_t layer, const Tensor& k, const Tensor& v, const
   Group& group = groups_[at.group];
   if (layer == group.first_layer) {
     prepare(group, counts);
-    build_tables(group, counts);
+    build_tables(group, counts, k.dim(1));
   }
   // In a file, only the layer at work needs RAM.
   layers_[static_cast<size_t>(layer + std::ssize(layers_) - 1) % layers_.size()].store.let_go();
@@ -219,7 +220,7 @@ void BlockCache::write(Layer& layer, const Tensor& k, const Tensor& v, const Ten
 }
 
 /// For a pass whose keys are about to be written.
-void BlockCache::build_tables(Group& group, const Tensor& counts) const {
+void BlockCache::build_tables(Group& group, const Tensor& counts, int64_t new_rows) const {
   const std::vector<int64_t>& before = layers_[static_cast<size_t>(group.first_layer)].lengths;
   std::vector<std::vector<int64_t>> visible;
   size_t blocks = 1;
@@ -248,12 +249,16 @@ void BlockCache::build_tables(Group& group, const Tensor& counts) const {
     starts.resize(row_end, -1);
   }
   const Shape shape{batch_, static_cast<int64_t>(blocks)};
-  group.tables = {.k = {},
-                  .v = {},
-                  .slots = Tensor::from(slots, shape, device_),
-                  .starts = Tensor::from(starts, shape, device_),
-                  .lengths = Tensor::from(lengths, {batch_}, device_),
-                  .counts = counts.to(device_)};
+  const Tensor host_slots = Tensor::from(slots, shape), host_starts = Tensor::from(starts, shape),
+               host_lengths = Tensor::from(lengths, {batch_});
+  group.tables = {
+      .k = {},
+      .v = {},
+      .slots = host_slots.to(device_),
+      .starts = host_starts.to(device_),
+      .lengths = host_lengths.to(device_),
+      .counts = counts.to(device_),
+      .dense = kernels::dense_keys(host_slots, host_starts, host_lengths, counts, new_rows)};
 }
 
 bool BlockCache::can_truncate(int64_t sequence, int64_t length) const {

@@ -105,7 +105,7 @@ class BlockCache final : public nn::KVCache {
   void check_room(const BlockTable& table, const Tensor& counts) const;
   void prepare(Group& group, const Tensor& counts);
   void write(Layer& layer, const Tensor& k, const Tensor& v, const Tensor& counts);
-  void build_tables(Group& group, const Tensor& counts) const;
+  void build_tables(Group& group, const Tensor& counts, int64_t new_rows) const;
   void restore_part(const Layer& layer, int64_t sequence, int64_t length, const StoredLayer& stored,
                     const KVStore::Part& part, int64_t from) const;
 

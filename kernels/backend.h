@@ -53,6 +53,12 @@ struct KVCode {
   int64_t bits = 8;  // of q: 8, or 4 with the even one of two in a byte's lower half
 };
 
+/// What the host knows of a KVView's tables: every sequence has `length` positions, position p of
+/// sequence b is in slot b * step + p, and all the query rows are real. Length 0: it knows nothing.
+struct DenseKeys {
+  int64_t length = 0, step = 0;
+};
+
 /// Keys and values as attention finds them: for every sequence a table of blocks of consecutive
 /// positions, so that ragged batches, windows and shared prefixes are the ordinary case.
 struct KVView {
@@ -75,6 +81,7 @@ struct KVView {
   Tensor counts;
   KVCode k_code = {}, v_code = {};
   int64_t value_size = 0;  // Dv where v is coded or absent
+  DenseKeys dense = {};    // says no more than the tables do
 
   int64_t width_of_values() const { return value_size != 0 ? value_size : v.dim(2); }
 };
@@ -128,6 +135,10 @@ class Backend {
   /// Returns when the device has done all that was asked of it. A GPU goes on by itself after a
   /// kernel is asked for; what is copied from it is waited for without this.
   virtual void wait() = 0;
+
+  /// Whether equal calls on equal hardware must give equal bits, as they do until this is called,
+  /// or may differ where that is faster. Only a GPU's kernels make a difference.
+  virtual void set_deterministic(bool /*deterministic*/) {}
 
   // --- elementwise ---
   virtual void fill(Tensor& x, double value) = 0;

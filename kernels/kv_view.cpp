@@ -22,7 +22,28 @@ KVView dense_view(const Tensor& k, const Tensor& v, int64_t T) {
           .slots = Tensor::from(slots, {B, blocks}, device),
           .starts = Tensor::from(starts, {B, blocks}, device),
           .lengths = Tensor::from(lengths, {B}, device),
-          .counts = Tensor::from(counts, {B}, device)};
+          .counts = Tensor::from(counts, {B}, device),
+          .dense = {.length = S, .step = S}};
+}
+
+DenseKeys dense_keys(const Tensor& slots, const Tensor& starts, const Tensor& lengths,
+                     const Tensor& counts, int64_t T) {
+  const int64_t B = slots.dim(0), blocks = slots.dim(1);
+  const auto *slot = slots.data<int32_t>(), *start = starts.data<int32_t>(),
+             *length = lengths.data<int32_t>(), *count = counts.data<int32_t>();
+  const DenseKeys dense{.length = length[0], .step = B > 1 ? slot[blocks] : length[0]};
+  for (int64_t b = 0; b < B; ++b) {
+    if (length[b] != dense.length || count[b] != T) {
+      return {};
+    }
+    for (int64_t p = 0; p < dense.length; p += KVView::kBlock) {
+      const int64_t at = b * blocks + p / KVView::kBlock;
+      if (start[at] != p || slot[at] != b * dense.step + p) {
+        return {};
+      }
+    }
+  }
+  return dense;
 }
 
 }  // namespace headroom::kernels

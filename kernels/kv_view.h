@@ -9,4 +9,8 @@ namespace headroom::kernels {
 /// queries per sequence that are the last T of the S positions.
 KVView dense_view(const Tensor& k, const Tensor& v, int64_t T);
 
+/// What tables on the host say of a pass with T query rows per sequence (KVView::dense).
+DenseKeys dense_keys(const Tensor& slots, const Tensor& starts, const Tensor& lengths,
+                     const Tensor& counts, int64_t T);
+
 }  // namespace headroom::kernels

@@ -13,6 +13,7 @@ class TracedBackend final : public Backend {
   explicit TracedBackend(Backend& inner) : inner_(inner) {}
 
   void wait() override { inner_.wait(); }
+  void set_deterministic(bool deterministic) override { inner_.set_deterministic(deterministic); }
 
   void fill(Tensor& x, double value) override {
     const Waited kernel(inner_, "fill", shape_of(x));

@@ -167,6 +167,33 @@ TEST(BlockCache, AWindowRefusesTooManyTokensAtOnce) {
       << message;
 }
 
+/// What the host knows of the blocks: a first pass lies in order, and so does all of one sequence.
+TEST(BlockCache, SaysWhereKeysLieOneAfterAnother) {
+  const auto config = small_config(2);
+  const auto pass = [&](BlockCache& cache, const std::vector<int32_t>& counts, int64_t T) {
+    const auto B = static_cast<int64_t>(counts.size());
+    const Tensor x = Tensor::zeros({B, T, 2, 8}, DType::f32);
+    const auto dense = cache.append(0, x, x, Tensor::from(counts, {B})).dense;
+    cache.append(1, x, x, Tensor::from(counts, {B}));
+    return std::pair(dense.length, dense.step);
+  };
+  const std::pair<int64_t, int64_t> unknown(0, 0);
+  BlockCache two(config, BlockTable({}, 300), 2, DType::f32);
+  EXPECT_EQ(pass(two, {100, 100}, 100), std::pair(int64_t{100}, int64_t{128}));
+  EXPECT_EQ(pass(two, {64, 64}, 64), unknown);  // between the first blocks of the other
+  BlockCache ragged(config, BlockTable({}, 300), 2, DType::f32);
+  EXPECT_EQ(pass(ragged, {100, 99}, 100), unknown);
+  BlockCache padded(config, BlockTable({}, 300), 2, DType::f32);
+  EXPECT_EQ(pass(padded, {90, 90}, 100), unknown);
+  BlockCache one(config, BlockTable({}, 300), 1, DType::f32);
+  EXPECT_EQ(pass(one, {128}, 128).first, 128);
+  EXPECT_EQ(pass(one, {128}, 128).first, 256);
+  BlockCache window(config, BlockTable({70, 0}, 300), 1, DType::f32);
+  EXPECT_EQ(pass(window, {64}, 64).first, 64);
+  EXPECT_EQ(pass(window, {64}, 64).first, 128);
+  EXPECT_EQ(pass(window, {64}, 64), unknown);  // the first block is gone
+}
+
 /// KVC-08: another continuation, another turn, a shorter prompt, in one cache.
 TEST(BlockCache, IsUsedAgainFromASharedBeginning) {
   const auto config = small_config(2);

@@ -151,6 +151,7 @@ TEST_F(Refusal, AnotherTokenizerOrTextIsNamed) {
 TEST_F(Refusal, AChangedConfigIsNamedByKey) {
   configs::Config config = work.config();
   config.train.threads = 2;  // may change
+  config.train.deterministic = false;
   config.sweep.seeds = {5};
   config.train.lr = 0.01;
   EXPECT_NE(resume(config).find("train.lr is 0.02 in the run and 0.01 in the config given"),

@@ -176,6 +176,7 @@ Prepared prepare(const configs::Config& config, const TrainOptions& options, Obs
   start.threads = kernels::threads();
   load_data(config, workers, run, start, observer);
   make_model(config, workers, run, start, observer);
+  kernels::backend(run.model->device()).set_deterministic(config.train.deterministic);
 
   start.checkpoint_bytes = checkpoint_bytes(*run.model, *run.optimizer);
   kernels::meet(workers);  // nobody finds in the folder what another one has begun

@@ -18,6 +18,7 @@ configs::Config settled(configs::Config config) {
   config.data.corpus.clear();
   config.train.threads = 0;
   config.train.device = configs::DeviceKind::cpu;
+  config.train.deterministic = true;
   config.train.shard_optimizer = false;
   config.sweep = {};
   return config;

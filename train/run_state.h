@@ -27,7 +27,8 @@ struct RunState {
 };
 
 /// The config as YAML without what may change between two parts of a run: data.corpus (the text
-/// itself is compared), train.threads, train.device, train.shard_optimizer and the sweep section.
+/// itself is compared), train.threads, train.device, train.deterministic, train.shard_optimizer and
+/// the sweep section.
 std::string settled_config(const configs::Config& config);
 
 /// As a safetensors file's metadata, and back. "format" is "pt", which Hugging Face's reader wants.

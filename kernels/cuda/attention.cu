@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/attention_tiles.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/launch.h"
 
 namespace headroom::kernels::cuda {
@@ -255,6 +256,9 @@ void CudaBackend::attention(const AttentionInputs& in, Tensor& out, Tensor& lse)
   }
   if (decodes(in)) {
     return attention_decode(in, out, lse);
+  }
+  if (cudnn_takes(in) && cudnn_attention(in, out, lse)) {
+    return;
   }
   const bool tensor_cores = in.q.dtype() == DType::bf16 && keys_of(in).storage == Storage::bf16 &&
                             values_of(in).storage == Storage::bf16;

@@ -4,6 +4,7 @@
 // keys, dk and dv, with the rows of all heads of a group.
 #include "kernels/cuda/attention_tiles.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/launch.h"
 
 namespace headroom::kernels::cuda {
@@ -298,6 +299,10 @@ S* data_of(const Into& into) {
 void CudaBackend::attention_backward(const AttentionInputs& in, const Tensor& out,
                                      const Tensor& lse, const Tensor& dout, const Into& dq,
                                      const Into& dk, const Into& dv, const Into& dsink) {
+  if (in.q.numel() > 0 && cudnn_takes(in) &&
+      cudnn_attention_backward(in, out, lse, dout, dq, dk, dv, deterministic_)) {
+    return;
+  }
   // Slots that no table has, have no owner to write their 0.
   for (const Into* into : {&dk, &dv}) {
     if (into->wanted() && !into->add) {

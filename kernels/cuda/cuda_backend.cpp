@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/cuda_allocator.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/runtime.h"
 
 namespace headroom::kernels::cuda {
@@ -50,8 +51,8 @@ Backend& device_backend(int index) {
 
 std::string device_version() {
   const auto blas = static_cast<int>(cublasLtGetVersion());  // 10000 major + 100 minor + patch
-  return fmt::format("cuda (runtime {}, cuBLASLt {}.{}.{})", runtime_version(), blas / 10000,
-                     blas / 100 % 100, blas % 100);
+  return fmt::format("cuda (runtime {}, cuBLASLt {}.{}.{}{})", runtime_version(), blas / 10000,
+                     blas / 100 % 100, blas % 100, cudnn_version());
 }
 
 }  // namespace headroom::kernels::cuda

@@ -88,6 +88,10 @@ class CudaBackend final : public Backend {
 
   // cuda_backend.cpp
   void wait() override;
+  void set_deterministic(bool deterministic) override { deterministic_ = deterministic; }
+
+ private:
+  bool deterministic_ = true;
 };
 
 }  // namespace headroom::kernels::cuda
