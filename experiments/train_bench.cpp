@@ -40,7 +40,9 @@ class Training {
             nn::Scope{.seed = static_cast<uint64_t>(config.train.seed), .device = options.device}),
         optimizer_(config.train, model_.parameters(), dtype_),
         batch_{random_tokens(config, options.vocab_size, 0),
-               random_tokens(config, options.vocab_size, 1)} {}
+               random_tokens(config, options.vocab_size, 1)} {
+    kernels::backend(options.device).set_deterministic(config.train.deterministic);
+  }
 
   double step_ms() {
     return timed([this] {

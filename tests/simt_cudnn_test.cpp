@@ -1,5 +1,5 @@
-// Which calls go to cuDNN, and the order of its log-sum-exps. What cuDNN itself computes, only a GPU
-// can tell; in the harness it is absent and our kernels serve.
+// Which calls go to cuDNN, and the order of its log-sum-exps. What cuDNN itself computes, only a
+// GPU can tell; in the harness it is absent and our kernels serve.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -56,15 +56,18 @@ TEST(CudnnTakes, NothingThatItsGraphLeavesOut) {
       {"f32 keys", [](auto& in) { in.kv.k = zeros(in.kv.k.shape(), DType::f32); }},
       {"f16 values", [](auto& in) { in.kv.v = zeros(in.kv.v.shape(), DType::f16); }},
       {"no values", [](auto& in) { in.kv.v = Tensor(); }},
-      {"coded keys", [](auto& in) { in.kv.k_code.scales = zeros({256, 2, 2}); }},
-      {"coded values", [](auto& in) { in.kv.v_code.scales = zeros({256, 2, 2}); }},
+      {"coded keys",
+       [](auto& in) {
+         in.kv.k_code.scales = zeros({256, 2, 2});
+       }},
+      {"coded values",
+       [](auto& in) {
+         in.kv.v_code.scales = zeros({256, 2, 2});
+       }},
       {"blocks anywhere", [](auto& in) { in.kv.dense = {}; }},
       {"queries for sinks", [](auto& in) { in.q_sink = in.q; }},
       {"sink logits", [](auto& in) { in.sink_logits = zeros({4}, DType::f32); }},
-      {"sinks beside a window",
-       [](auto& in) {
-         in.mask = {.window = 5, .sinks = 1};
-       }},
+      {"sinks beside a window", [](auto& in) { in.mask = {.window = 5, .sinks = 1}; }},
       {"keys that don't begin at 16 bytes",
        [](auto& in) {
          const Tensor longer = zeros({256 * 2 * 64 + 1});
