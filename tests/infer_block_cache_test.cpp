@@ -188,7 +188,7 @@ TEST(BlockCache, SaysWhereKeysLieOneAfterAnother) {
   BlockCache one(config, BlockTable({}, 300), 1, DType::f32);
   EXPECT_EQ(pass(one, {128}, 128).first, 128);
   EXPECT_EQ(pass(one, {128}, 128).first, 256);
-  BlockCache window(config, BlockTable({70, 0}, 300), 1, DType::f32);
+  BlockCache window(config, BlockTable({60, 0}, 300), 1, DType::f32);
   EXPECT_EQ(pass(window, {64}, 64).first, 64);
   EXPECT_EQ(pass(window, {64}, 64).first, 128);
   EXPECT_EQ(pass(window, {64}, 64), unknown);  // the first block is gone
