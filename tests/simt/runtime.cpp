@@ -33,13 +33,19 @@ constexpr int kNothing = 0xff;  // every float of these bytes is NaN
 constexpr size_t kMostWithoutAsking = size_t{48} << 10;
 constexpr size_t kMostShared = size_t{227} << 10;  // sm_90: Programming Guide, table of features
 
+/// For a program on the doubles: what set_device_count() is for tests.
+int count_from_environment() {
+  const char* text = std::getenv("SIMT_DEVICES");
+  return text == nullptr ? 1 : std::atoi(text);
+}
+
 struct Runtime {
   std::map<std::byte*, size_t> allocations;  // where each begins, and its bytes
   std::map<const void*, size_t> shared_limits;
   cudaError_t last_error = cudaSuccess;
   std::string report;  // of the kernel that failed
   unsigned launches = 0;
-  int devices = 1;
+  int devices = count_from_environment();
 
   cudaError_t note(cudaError_t error) {
     last_error = error == cudaSuccess ? last_error : error;
@@ -125,6 +131,18 @@ void run_pending(cudaStream_t stream) {
   if (stream != nullptr) {
     run_until(stream, stream->done + stream->pending.size());
   }
+}
+
+void enqueue(cudaStream_t stream, std::function<void()> work) { ask(stream, std::move(work)); }
+
+bool is_device_memory(const void* memory, size_t bytes) {
+  auto* first = static_cast<std::byte*>(const_cast<void*>(memory));
+  const auto next = runtime().allocations.upper_bound(first);
+  if (next == runtime().allocations.begin()) {
+    return false;
+  }
+  const auto& [start, size] = *std::prev(next);
+  return first + bytes <= start + size;
 }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
@@ -221,6 +239,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   simt::run_pending(stream);
   return cudaSuccess;
 }
+/// cudaStreamQuery(): cudaErrorNotReady as long as not all is done, as here when it is first asked.
+/// It is no error that cudaGetLastError() would report.
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const bool ready = stream == nullptr || stream->pending.empty();
+  simt::run_pending(stream);
+  return ready ? cudaSuccess : cudaErrorNotReady;
+}
 /// Programming Guide, "Creation and Destruction of Streams": what is still pending is done first.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   simt::run_pending(stream);
@@ -247,6 +272,14 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   }
   return cudaSuccess;
 }
+/// cudaStreamWaitEvent(): the stream waits for what the event stands for now; recording the event
+/// anew later changes nothing. The host doesn't wait.
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+  if (event->stream == nullptr) {
+    return cudaSuccess;
+  }
+  return simt::ask(stream, [mark = *event] { simt::run_until(mark.stream, mark.after); });
+}
 cudaError_t cudaGetLastError() { return std::exchange(simt::runtime().last_error, cudaSuccess); }
 
 const char* cudaGetErrorString(cudaError_t error) {
@@ -259,6 +292,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "out of memory";
     case cudaErrorInvalidConfiguration:
       return "invalid configuration argument";
+    case cudaErrorNotReady:
+      return "device not ready";
     case cudaErrorNoDevice:
       return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice:

@@ -13,6 +13,7 @@ enum cudaError_t {
   cudaErrorInvalidConfiguration = 9,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorNotReady = 600,
   cudaErrorLaunchFailure = 719,
 };
 enum cudaMemcpyKind {
@@ -53,11 +54,13 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes);
 cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
 cudaError_t cudaGetLastError();
 /// After a kernel failed: what the harness has to say about it.
 const char* cudaGetErrorString(cudaError_t error);
@@ -68,6 +71,10 @@ namespace simt {
 void set_device_count(int count);
 /// Does what a stream has been asked for and has not done yet.
 void run_pending(cudaStream_t stream);
+/// For doubles of libraries: asks a stream for something.
+void enqueue(cudaStream_t stream, std::function<void()> work);
+/// Whether all these bytes lie in one allocation of the device.
+bool is_device_memory(const void* memory, size_t bytes);
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                    const std::function<void()>& thread);
 }  // namespace simt
