@@ -9,12 +9,11 @@
 #include "experiments/results_file.h"
 #include "experiments/sweep.h"
 #include "experiments/table.h"
-#include "kernels/comm.h"
 
 namespace headroom::cli {
 namespace {
 
-int run_sweep(const TrainingOptions& options, const Common& common) {
+int run_sweep(const TrainingOptions& options, Common& common) {
   const TrainingJob job = read_job(options, common);
   experiments::SweepOutcome outcome;
   {
@@ -23,10 +22,10 @@ int run_sweep(const TrainingOptions& options, const Common& common) {
                                      {.folder = job.folder,
                                       .resume = options.resume,
                                       .device = job.device,
-                                      .workers = &kernels::workers()},
+                                      .workers = job.workers},
                                      progress);
   }
-  if (kernels::workers().rank() > 0) {
+  if (job.workers->rank() > 0) {
     return outcome.interrupted ? train::kInterrupted : 0;
   }
   if (outcome.interrupted) {

@@ -8,7 +8,6 @@
 #include "cli/training.h"
 #include "configs/count.h"
 #include "experiments/ceilings.h"
-#include "kernels/comm.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
 
@@ -41,7 +40,7 @@ void print_result(const Common& common, const train::TrainResult& result,
                   configs::human_bytes(result.planned_bytes), folder.string()));
 }
 
-int run_train(const TrainingOptions& options, const Common& common) {
+int run_train(const TrainingOptions& options, Common& common) {
   const TrainingJob job = read_job(options, common);
   check_input(!job.in_place, "{}: is a run; --out names the folder of the new one",
               job.folder.string());
@@ -52,7 +51,7 @@ int run_train(const TrainingOptions& options, const Common& common) {
                           {.folder = job.folder,
                            .resume = options.resume,
                            .device = job.device,
-                           .workers = &kernels::workers()},
+                           .workers = job.workers},
                           printer);
   }
   if (result.interrupted) {

@@ -3,6 +3,7 @@
 
 #include <CLI/App.hpp>
 
+#include "cli/workers.h"
 #include "train/device.h"
 #include "train/interrupt.h"
 
@@ -17,14 +18,16 @@ void add_training_options(CLI::App& app, TrainingOptions& options, Common& commo
   add_precision(app, common, "train.precision");
 }
 
-TrainingJob read_job(const TrainingOptions& options, const Common& common) {
+TrainingJob read_job(const TrainingOptions& options, Common& common) {
   const ConfigArgument argument = load_config_argument(options.config, common);
   TrainingJob job;
   job.config = argument.config;
   job.config.train.precision = common.precision.value_or(job.config.train.precision);
   job.config.train.threads = common.threads.value_or(job.config.train.threads);
-  job.device = train::choose_device(common.device, job.config.train);
+  const Device first = common.device.value_or(configs::first_of(job.config.train.device));
+  job.device = train::choose_device(kernels::own_device(first), job.config.train);
   job.config.train.device = configs::kind_of(job.device);
+  job.workers = &share_job(job.device, common);
   use_configured_threads(common, job.config.train.threads);
   job.in_place = options.folder.empty() && !argument.run.empty();
   job.folder = job.in_place             ? argument.run

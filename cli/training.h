@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/common.h"
+#include "kernels/comm.h"
 
 namespace headroom::cli {
 
@@ -21,14 +22,15 @@ void add_training_options(CLI::App& app, TrainingOptions& options, Common& commo
                           const std::string& usual, const std::string& resume_help);
 
 struct TrainingJob {
-  configs::Config config;        // with --precision, --threads and the kind of --device in it
-  Device device;                 // which has been asked for its kernels
+  configs::Config config;  // with --precision, --threads and the kind of --device in it
+  Device device;           // which has been asked for its kernels
+  kernels::Communicator* workers = nullptr;
   std::filesystem::path folder;  // --out; else the run or sweep that CONFIG is; else runs/NAME
   bool in_place = false;         // the second of these
 };
 
-/// Reads CONFIG and sets the threads. Throws InputError.
-TrainingJob read_job(const TrainingOptions& options, const Common& common);
+/// Reads CONFIG, sets the threads and finds the other workers. Throws InputError.
+TrainingJob read_job(const TrainingOptions& options, Common& common);
 
 /// Says that training was interrupted after `what`, and that it can go on; returns the exit status.
 int end_interrupted(const std::string& what);

@@ -51,6 +51,20 @@ void check_option_names(const CLI::App& app, std::span<const std::string> argume
   }
 }
 
+namespace {
+
+/// What several workers may sum by.
+std::string libraries_of_workers() {
+  std::vector<std::string> names = {kernels::mpi_name().empty() ? "one: built without MPI"
+                                                                : kernels::mpi_name()};
+  if (std::string nccl = kernels::nccl_name(); !nccl.empty()) {
+    names.push_back(std::move(nccl));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
 std::string version_text() {
   const int cores = kernels::available_cores();
   return fmt::format(
@@ -62,8 +76,7 @@ std::string version_text() {
       "threads       {} of {} core{}\n",
       HEADROOM_VERSION, fmt::join(kernels::backend_versions(), ", "), kernels::simd_name(),
       kernels::has_native_bf16() ? ", native bf16" : ", no native bf16", kernels::gemm_name(),
-      kernels::mpi_name().empty() ? "one: built without MPI" : kernels::mpi_name(),
-      kernels::threads(), cores, cores == 1 ? "" : "s");
+      libraries_of_workers(), kernels::threads(), cores, cores == 1 ? "" : "s");
 }
 
 }  // namespace headroom::cli

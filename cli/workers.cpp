@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <thread>
 
-#include "kernels/comm.h"
+#include "kernels/worker_place.h"
 #include "tensor/check.h"
 
 namespace headroom::cli {
@@ -23,22 +22,30 @@ void join_workers() {
 }
 
 void check_workers(const std::string& command, Common& common) {
-  const bool together = command == "train" || command == "sweep";
-  const int64_t size = joined->size();
-  if (size > 1) {
-    check_input(
-        together,
-        "headroom {} is the work of one process, and mpirun started {}: train and sweep can "
-        "be shared",
-        command, size);
-    common.quiet = common.quiet || joined->rank() > 0;
+  common.quiet = common.quiet || joined->rank() > 0;
+  if (command == "train" || command == "sweep") {
     return;
   }
-  const char* world = std::getenv("WORLD_SIZE");
-  check_input(!together || world == nullptr || std::strtoll(world, nullptr, 10) <= 1,
-              "WORLD_SIZE is {}, but workers on processors are started by mpirun: mpirun -n {} "
-              "headroom {} ...",
-              world == nullptr ? "" : world, world == nullptr ? "" : world, command);
+  const auto [variable, count] = kernels::started_by_address();
+  check_input(joined->size() == 1,
+              "headroom {} is the work of one process, and mpirun started {}: train and sweep can "
+              "be shared",
+              command, joined->size());
+  check_input(count == "1",
+              "headroom {} is the work of one process, and {} is {}: train and sweep can be shared",
+              command, variable, count);
+}
+
+kernels::Communicator& share_job(Device device, Common& common) {
+  kernels::Communicator& workers = kernels::workers(device);
+  const bool met_here = workers.size() > 1 && joined->size() == 1;
+  joined = &workers;
+  if (met_here) {
+    speak_as_worker(workers.rank());
+    common.quiet = common.quiet || workers.rank() > 0;
+    use_threads(common);
+  }
+  return workers;
 }
 
 int fail(int status, std::string_view what) {

@@ -1,9 +1,11 @@
 # Whether the program computes on NVIDIA GPUs too (HEADROOM_WITH_CUDA), and what for that is found, wherever it usually
 # is: the folder of the CUDA Toolkit, NVIDIA's and Debian's packages, and the wheels of a Python environment
-# (site-packages/nvidia/cu13). Says in one line what was found and what that switches on. Without cuDNN 9 or its frontend's
-# headers (HEADROOM_WITH_CUDNN) our own kernels compute all attention.
+# (site-packages/nvidia/cu13, /cudnn and /nccl). Says in one line what was found and what that switches on. Without cuDNN 9
+# or its frontend's headers (HEADROOM_WITH_CUDNN) our own kernels compute all attention; without NCCL (HEADROOM_WITH_NCCL)
+# there is one worker on a GPU.
 set(HEADROOM_WITH_CUDA OFF)
 set(HEADROOM_WITH_CUDNN OFF)
+set(HEADROOM_WITH_NCCL OFF)
 if(NOT HEADROOM_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "HEADROOM_CUDA=${HEADROOM_CUDA}: give AUTO, ON or OFF")
 endif()
@@ -75,5 +77,15 @@ else()
   set(HEADROOM_WITH_CUDNN ON)
   set(attention "cuDNN (frontend ${frontend}) for attention where it applies")
 endif()
-message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} with cuBLASLt and ${attention}: the program computes on NVIDIA GPUs too, "
+
+list(TRANSFORM wheels REPLACE "cu13$" "nccl" OUTPUT_VARIABLE nccl_wheels)
+find_path(HEADROOM_NCCL_INCLUDE nccl.h HINTS ${toolkit} PATHS ${nccl_wheels} PATH_SUFFIXES include)
+find_library(HEADROOM_NCCL NAMES nccl libnccl.so.2 HINTS ${toolkit} PATHS ${nccl_wheels} PATH_SUFFIXES lib64 lib)
+mark_as_advanced(HEADROOM_NCCL_INCLUDE HEADROOM_NCCL)
+set(workers "no NCCL, so on one GPU")
+if(HEADROOM_NCCL_INCLUDE AND HEADROOM_NCCL)
+  set(HEADROOM_WITH_NCCL ON)
+  set(workers "NCCL for several")
+endif()
+message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} with cuBLASLt, ${attention}, ${workers}: the program computes on NVIDIA GPUs too, "
                "with code for ${CMAKE_CUDA_ARCHITECTURES}")

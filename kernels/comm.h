@@ -16,15 +16,17 @@ class Communicator {
 
   virtual int64_t rank() const = 0;  // of this worker, from 0
   virtual int64_t size() const = 0;  // workers in all
-  /// Workers on this machine, which divide its cores.
+  /// Workers on this machine, and this one's number among them: that of its GPU.
   virtual int64_t local_size() const = 0;
+  virtual int64_t local_rank() const = 0;
 
   /// Begins x = the sum of every worker's x; all get the same bits. x is not to be touched before
   /// finish().
   virtual void begin_sum(const Tensor& x) = 0;
   /// Lets what was begun go on, without waiting for it.
   virtual void progress() = 0;
-  /// Waits for all that was begun, for as long as it takes; soon without using the processor.
+  /// Waits for all that was begun, for as long as it takes; soon without using the processor. For
+  /// tensors on a GPU it is the GPU that waits: what is asked of it from here on sees the sums.
   virtual void finish() = 0;
 
   /// x = worker `from`'s x. Waits as finish() does.
@@ -40,6 +42,16 @@ Communicator& alone();
 /// otherwise alone(). Throws InputError when there are several and this build has no MPI, or one
 /// that can't find them.
 Communicator& workers();
+/// The same for tensors of `device` beside the host's. On a GPU NCCL sums, and the workers may have
+/// been started by torchrun or Slurm without MPI (kernels/worker_place.h): the first call waits
+/// until all have come. Throws InputError where they can't meet or this build has no NCCL, and on
+/// the CPU where they were started to meet without MPI.
+Communicator& workers(Device device);
+/// Workers on this machine, which divide its cores, as far as they have met.
+int64_t workers_here();
+/// The device of this process where `first` is that of a single one: each of several workers takes
+/// the GPU of its number on its machine. Throws InputError where that has fewer.
+Device own_device(Device first);
 
 /// The sum of every worker's value.
 double sum_over(Communicator& workers, double value);

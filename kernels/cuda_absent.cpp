@@ -11,6 +11,8 @@ Backend& device_backend(int index) {
       Device{Device::Type::cuda, index}));
 }
 
+int device_count() { return 0; }
+
 std::string device_version() { return ""; }
 
 }  // namespace headroom::kernels::cuda

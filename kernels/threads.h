@@ -21,5 +21,7 @@ std::string simd_name();
 std::string gemm_name();
 /// The MPI library with its version; empty in a build without one.
 std::string mpi_name();
+/// "NCCL 2.28.9"; empty in a build without it.
+std::string nccl_name();
 
 }  // namespace headroom::kernels

@@ -28,6 +28,7 @@ set(places
   "^(Eigen/|boost/)" "^experiments/"
   "^CLI/" "^cli/"
   "^sys/" "."
+  "^netinet/" "^kernels/cpu/"
   "/" "^$"  # any other library in a folder of its own belongs in this table first
 )
 

@@ -45,6 +45,7 @@ class Mpi final : public Communicator {
     require(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &here),
             "MPI_Comm_split_type");
     require(MPI_Comm_size(here, &local_size_), "MPI_Comm_size");
+    require(MPI_Comm_rank(here, &local_rank_), "MPI_Comm_rank");
     MPI_Comm_free(&here);
   }
   ~Mpi() override { MPI_Finalize(); }
@@ -54,6 +55,7 @@ class Mpi final : public Communicator {
   int64_t rank() const override { return rank_; }
   int64_t size() const override { return size_; }
   int64_t local_size() const override { return local_size_; }
+  int64_t local_rank() const override { return local_rank_; }
 
   void begin_sum(const Tensor& x) override {
     check(x.dtype() == DType::f32 || x.dtype() == DType::f64,
@@ -114,7 +116,7 @@ class Mpi final : public Communicator {
     }
   }
 
-  int rank_ = 0, size_ = 1, local_size_ = 1;
+  int rank_ = 0, size_ = 1, local_size_ = 1, local_rank_ = 0;
   std::vector<MPI_Request> requests_;
   std::vector<Tensor> pending_;  // keeps the memory of the sums under way
 };

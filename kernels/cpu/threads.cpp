@@ -38,7 +38,7 @@ int available_cores() {
   const int online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   const int affinity = sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : online;
   // Workers that a launcher has not bound to cores of their own divide the machine's.
-  const int share = std::min(online, quota_cores()) / static_cast<int>(workers().local_size());
+  const int share = std::min(online, quota_cores()) / static_cast<int>(workers_here());
   return std::max(1, std::min(affinity, share));
 }
 

@@ -101,6 +101,9 @@ void CudaAllocator::copy(void* to, Device to_device, const void* from, Device fr
     return;
   }
   const bool to_host = to_device == kCpu;
+  if (to_host && is_watched()) {
+    synchronize();  // cudaMemcpyAsync to pageable memory would itself wait, and look at nothing
+  }
   check_call(cudaMemcpyAsync(to, from, bytes,
                              to_host ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice, stream()),
              "copying memory of the GPU");

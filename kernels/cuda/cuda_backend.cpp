@@ -49,6 +49,11 @@ Backend& device_backend(int index) {
   return backend;
 }
 
+int device_count() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
 std::string device_version() {
   const auto blas = static_cast<int>(cublasLtGetVersion());  // 10000 major + 100 minor + patch
   return fmt::format("cuda (runtime {}, cuBLASLt {}.{}.{}{})", runtime_version(), blas / 10000,

@@ -12,6 +12,8 @@ namespace headroom::kernels::cuda {
 /// allocator. Throws InputError where this build or this machine has none, or another one was asked
 /// for before.
 Backend& device_backend(int index);
+/// GPUs that this process can use; 0 in a build without CUDA.
+int device_count();
 /// "cuda (runtime 13.0, cuBLASLt 13.1.0, cuDNN 9.19.0)", or "" in a build without it.
 std::string device_version();
 

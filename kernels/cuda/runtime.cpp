@@ -1,5 +1,9 @@
 #include "kernels/cuda/runtime.h"
 
+#include <chrono>
+#include <thread>
+#include <utility>
+
 #include "tensor/check.h"
 
 namespace headroom::kernels::cuda {
@@ -17,6 +21,27 @@ cudaStream_t stream() {
   return instance;
 }
 
-void synchronize() { check_call(cudaStreamSynchronize(stream()), "waiting for the GPU"); }
+namespace {
+
+std::function<void()>& look() {
+  static std::function<void()> instance;
+  return instance;
+}
+
+}  // namespace
+
+void watch_while_waiting(std::function<void()> watch) { look() = std::move(watch); }
+bool is_watched() { return look() != nullptr; }
+
+void synchronize() {
+  constexpr auto kNotice = std::chrono::microseconds(20);  // a step takes a thousand times as long
+  cudaError_t state = is_watched() ? cudaStreamQuery(stream()) : cudaStreamSynchronize(stream());
+  while (state == cudaErrorNotReady) {
+    look()();
+    std::this_thread::sleep_for(kNotice);
+    state = cudaStreamQuery(stream());
+  }
+  check_call(state, "waiting for the GPU");
+}
 
 }  // namespace headroom::kernels::cuda

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <functional>
+
 namespace headroom::kernels::cuda {
 
 /// Throws an Error that names `what` where a call of the runtime failed.
@@ -14,5 +16,10 @@ cudaStream_t stream();
 
 /// Waits until everything asked for so far is done. Throws what went wrong in it.
 void synchronize();
+
+/// What is called again and again while this process waits for its GPU, which may itself be waiting
+/// for another worker: it throws where that is in vain. An empty function ends it.
+void watch_while_waiting(std::function<void()> look);
+bool is_watched();
 
 }  // namespace headroom::kernels::cuda

@@ -1,0 +1,139 @@
+// The program with several workers on the harness's GPUs, started by torchrun's variables and by
+// mpirun: they train what one does on the CPU, and one that fails ends all.
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "configs/print.h"
+#include "contains.h"
+#include "golden.h"
+#include "tensor/safetensors.h"
+#include "train_run.h"
+#include "worker_processes.h"
+
+namespace headroom::testing {
+namespace {
+
+using Arguments = std::vector<std::string>;
+using Variables = std::map<std::string, std::string>;
+
+/// headroom over the harness, on a machine with two GPUs, started by `launcher`.
+RunOptions on_gpus(Variables variables = {}, Arguments launcher = {}) {
+  variables.insert({{"SIMT_DEVICES", "2"},
+                    {"OMP_NUM_THREADS", "1"},
+                    {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                    {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                    {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                    {"OMPI_MCA_hwloc_base_binding_policy", "none"}});
+  // The words after the launcher's are the usual program and its arguments.
+  launcher.insert(launcher.end(), {"sh", "-c", "shift; exec " HEADROOM_SIMT " \"$@\"", "sh"});
+  return {.launcher = std::move(launcher), .environment = std::move(variables)};
+}
+
+/// Two workers started as torchrun does.
+std::vector<RunResult> run_two(const Arguments& first, const Arguments& second) {
+  const int port = free_port() - 1;
+  Program one(first, on_gpus(torchrun(0, 2, port)));
+  Program other(second, on_gpus(torchrun(1, 2, port)));
+  return {one.wait(), other.wait()};
+}
+
+class WorkersOfTheProgram : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    configs::Config config = work_.config();
+    config.model.n_layer = 1;
+    config.train.steps = 3;
+    config.train.batch_size = 2;
+    config.train.grad_accumulation = 2;
+    config.train.warmup_steps = 0;
+    config.train.eval_every = config.train.save_every = 3;
+    write_file(config_, configs::to_yaml(config));
+  }
+  Arguments train(const std::string& run, const Arguments& more = {}) const {
+    Arguments all = {"train", config_.string(), "--out", (work_.folder / run).string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  Arguments train_on_gpus(const std::string& run, Arguments more = {}) const {
+    more.insert(more.end(), {"--device", "cuda"});
+    return train(run, more);
+  }
+  void expect_as_one(const std::string& run) const {
+    const auto these = metrics_of(work_.folder / run), those = metrics_of(work_.folder / "one");
+    ASSERT_EQ(these.size(), those.size());
+    for (size_t i = 0; i < these.size(); ++i) {
+      for (const char* key : {"loss", "val_loss", "grad_norm"}) {
+        ASSERT_EQ(these[i].contains(key), those[i].contains(key));
+        if (those[i].contains(key)) {
+          EXPECT_NEAR(these[i][key].get<double>(), those[i][key].get<double>(), 1e-4)
+              << run << " " << these[i] << " " << those[i];
+        }
+      }
+    }
+  }
+
+  const Workplace work_{600};
+  const std::filesystem::path config_ = work_.folder / "config.yaml";
+};
+
+TEST_F(WorkersOfTheProgram, TrainWhatOneDoesWithShardedOptimizersToo) {
+  ASSERT_EQ(run_program(train("one")).status, 0);
+  for (const bool sharded : {false, true}) {
+    const std::string run = sharded ? "sharded" : "whole";
+    const Arguments command =
+        train_on_gpus(run, {"--set", fmt::format("train.shard_optimizer={}", sharded)});
+    const std::vector<RunResult> results = run_two(command, command);
+    EXPECT_EQ(results[0].status, 0) << results[0].err;
+    EXPECT_EQ(results[1].status, 0) << results[1].err;
+    EXPECT_TRUE(contains(results[0].out, "run folder")) << results[0].out;
+    EXPECT_EQ(results[1].out, "");
+    expect_as_one(run);
+  }
+  const SafetensorsFile whole(work_.folder / "whole" / "last.safetensors"),
+      sharded(work_.folder / "sharded" / "last.safetensors");
+  ASSERT_EQ(whole.tensors().size(), sharded.tensors().size());
+  for (const auto& [name, info] : whole.tensors()) {
+    EXPECT_LE(max_relative_error(sharded.read(name), whole.read(name)), 1e-6) << name;
+  }
+}
+
+TEST_F(WorkersOfTheProgram, AreStartedByMpirunToo) {
+  if (contains(run_program({"--version"}).out, "built without MPI")) {
+    GTEST_SKIP() << "built without MPI";
+  }
+  ASSERT_EQ(run_program(train("one")).status, 0);
+  const RunResult result = run_program(train_on_gpus("two"), on_gpus({}, {"mpirun", "-n", "2"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  expect_as_one("two");
+}
+
+TEST_F(WorkersOfTheProgram, EndTogetherWhereOneFails) {
+  const std::vector<RunResult> results =
+      run_two(train_on_gpus("run"), train_on_gpus("run", {"--set", "data.corpus=/nowhere.txt"}));
+  EXPECT_EQ(results[0].status, 2) << results[0].err;
+  EXPECT_EQ(results[1].status, 2) << results[1].err;
+  EXPECT_TRUE(contains(results[1].err, "headroom: worker 1: /nowhere.txt: can't be read"))
+      << results[1].err;
+}
+
+TEST_F(WorkersOfTheProgram, NeedAGpuEach) {
+  Variables variables = torchrun(1, 2, free_port());
+  variables["SIMT_DEVICES"] = "1";
+  const RunResult lacking = run_program(train_on_gpus("run"), on_gpus(variables));
+  EXPECT_EQ(lacking.status, 2);
+  EXPECT_TRUE(contains(lacking.err,
+                       "this is worker 1 of its machine, counted from 0, which shows "
+                       "it 1 GPU: each worker needs one of its own"))
+      << lacking.err;
+  const RunResult chosen =
+      run_program(train("run", {"--device", "cuda:1"}), on_gpus(torchrun(1, 2, free_port())));
+  EXPECT_EQ(chosen.status, 2);
+  EXPECT_TRUE(contains(chosen.err,
+                       "the device is cuda:1, but each of 2 workers takes the GPU of "
+                       "its own number: use --device cuda"))
+      << chosen.err;
+}
+
+}  // namespace
+}  // namespace headroom::testing
