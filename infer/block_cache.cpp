@@ -81,7 +81,11 @@ std::string cache_formula(const configs::ModelConfig& model, const BlockTable& t
 
 BlockCache::BlockCache(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
                        const Storage& storage, Device device, std::span<const int64_t> prefixes)
-    : batch_(batch), hadamard_(storage.hadamard), device_(device) {
+    : batch_(batch),
+      hadamard_(storage.hadamard),
+      device_(device),
+      lengths_(static_cast<size_t>(std::max<int64_t>(0, batch)), 0),
+      next_layer_(model.n_layer) {
   check(batch > 0, "[cache] a batch must have sequences: got {}", batch);
   for (int64_t i = 0; i < model.n_layer; ++i) {
     add_layer(model, layer_table(model, i, table), prefixes, storage, device);
@@ -94,22 +98,19 @@ void BlockCache::add_layer(const configs::ModelConfig& model, const BlockTable& 
   check(table.slots() <= std::numeric_limits<int32_t>::max() / batch_,
         "[cache] {} sequences of {} slots are more than an index can name ({})", batch_,
         table.slots(), std::numeric_limits<int32_t>::max());
-  const auto layer = static_cast<int64_t>(layers_.size());
   auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
     return same(g.map.table().mask(), table.mask());
   });
   if (group == groups_.end()) {
-    groups_.push_back({BlockMap(table, batch_, prefixes), layer, layer, {}});
+    groups_.push_back({.map = BlockMap(table, batch_, prefixes)});
     group = groups_.end() - 1;
   }
-  group->last_layer = layer;
   layers_.push_back({static_cast<size_t>(group - groups_.begin()),
-                     KVStore(configs::kv_shape(model), group->map.slots(), storage, device),
-                     std::vector<int64_t>(static_cast<size_t>(batch_), 0)});
+                     KVStore(configs::kv_shape(model), group->map.slots(), storage, device)});
 }
 
 int64_t BlockCache::position(int64_t sequence) const {
-  return layers_.front().lengths.at(static_cast<size_t>(sequence));
+  return lengths_.at(static_cast<size_t>(sequence));
 }
 
 kernels::AttentionMask BlockCache::mask(int64_t layer) const {
@@ -136,26 +137,43 @@ int64_t BlockCache::most_bytes_in_use() const {
 KVView BlockCache::append(int64_t layer, const Tensor& k, const Tensor& v, const Tensor& counts) {
   Layer& at = layers_.at(static_cast<size_t>(layer));
   check_shapes(at, k, counts);
-  if (layer == 0) {
-    check(layers_.front().lengths == layers_.back().lengths,
-          "[cache] a pass before this one did not reach the last layer; start a new cache");
-    for (const Group& group : groups_) {
-      check_room(group.map.table(), counts);
-    }
+  if (layer == 0 && !std::exchange(begun_, false)) {
+    begin(counts, k.dim(1));
+    begun_ = false;
   }
-  Group& group = groups_[at.group];
-  if (layer == group.first_layer) {
-    prepare(group, counts);
-    build_tables(group, counts, k.dim(1));
-  }
+  check(layer == next_layer_, "[cache] layer {} after layer {}", layer, next_layer_ - 1);
+  ++next_layer_;
   // In a file, only the layer at work needs RAM.
-  layers_[static_cast<size_t>(layer + std::ssize(layers_) - 1) % layers_.size()].store.let_go();
+  layers_[static_cast<size_t>(layer + layers() - 1) % layers_.size()].store.let_go();
   at.store.bring_back();
-  write(at, k, v, counts);
-  bytes_read_ += at.store.bytes() / group.map.slots() * group.keys_shown;
-  KVView shown = layer == group.last_layer ? std::exchange(group.tables, {}) : group.tables;
+  const Group& group = groups_[at.group];
+  const auto rows_of = [](const Tensor& x) {
+    return x.reshape({x.dim(0) * x.dim(1), x.dim(2), x.dim(3)});
+  };
+  at.store.write(rows_of(k), rows_of(v), group.row_slots);
+  KVView shown = group.tables;
   at.store.show(shown, group.shown);
   return shown;
+}
+
+void BlockCache::begin(const Tensor& counts, int64_t T) {
+  check(next_layer_ == layers(),
+        "[cache] a pass before this one did not reach the last layer; start a new cache");
+  check_counts(counts, T);
+  for (const Group& group : groups_) {
+    check_room(group.map.table(), counts);
+  }
+  for (Group& group : groups_) {
+    prepare(group, counts);
+    place_rows(group, counts, T);
+    build_tables(group, counts, T);
+  }
+  for (size_t b = 0; b < lengths_.size(); ++b) {
+    lengths_[b] += counts.data<int32_t>()[b];
+  }
+  count_reading();
+  next_layer_ = 0;
+  begun_ = true;
 }
 
 void BlockCache::check_shapes(const Layer& layer, const Tensor& k, const Tensor& counts) const {
@@ -166,10 +184,13 @@ void BlockCache::check_shapes(const Layer& layer, const Tensor& k, const Tensor&
   check(k.dim(2) == held.heads && k.dim(3) == held.key_size,
         "[cache] made for {} heads of {}: got {} of {}", held.heads, held.key_size, k.dim(2),
         k.dim(3));
+}
+
+void BlockCache::check_counts(const Tensor& counts, int64_t T) const {
   for (int64_t b = 0; b < batch_; ++b) {
     const int32_t count = counts.data<int32_t>()[b];
-    check(count >= 0 && count <= k.dim(1), "[cache] {} of {} new tokens are real in sequence {}",
-          count, k.dim(1), b);
+    check(count >= 0 && count <= T, "[cache] {} of {} new tokens are real in sequence {}", count, T,
+          b);
   }
 }
 
@@ -187,10 +208,9 @@ void BlockCache::check_room(const BlockTable& table, const Tensor& counts) const
 
 /// Gives the new tokens blocks that they can be written to, in all layers of the group.
 void BlockCache::prepare(Group& group, const Tensor& counts) {
-  const std::vector<int64_t>& lengths = layers_[static_cast<size_t>(group.first_layer)].lengths;
   for (int64_t b = 0; b < batch_; ++b) {
     for (const auto& [from, to, count] :
-         group.map.prepare(b, lengths[static_cast<size_t>(b)], counts.data<int32_t>()[b])) {
+         group.map.prepare(b, position(b), counts.data<int32_t>()[b])) {
       for (Layer& layer : layers_) {
         if (&groups_[layer.group] == &group) {
           layer.store.copy(from, to, count);
@@ -200,35 +220,32 @@ void BlockCache::prepare(Group& group, const Tensor& counts) {
   }
 }
 
-void BlockCache::write(Layer& layer, const Tensor& k, const Tensor& v, const Tensor& counts) {
-  const auto rows_of = [](const Tensor& x) {
-    return x.reshape({x.dim(0) * x.dim(1), x.dim(2), x.dim(3)});
-  };
-  const Tensor keys = rows_of(k), values = rows_of(v);
-  const BlockMap& map = groups_[layer.group].map;
+void BlockCache::place_rows(Group& group, const Tensor& counts, int64_t T) const {
+  std::vector<int32_t> slots(static_cast<size_t>(batch_ * T), -1);
   for (int64_t b = 0; b < batch_; ++b) {
-    int64_t& length = layer.lengths[static_cast<size_t>(b)];
-    int64_t row = b * k.dim(1);
-    for (int64_t left = counts.data<int32_t>()[b]; left > 0;) {
-      const int64_t run = std::min(left, KVView::kBlock - length % KVView::kBlock);
-      layer.store.write(keys, values, row, map.slot(b, length), run);
-      row += run;
-      length += run;
-      left -= run;
+    for (int64_t t = 0; t < counts.data<int32_t>()[b]; ++t) {
+      slots[static_cast<size_t>(b * T + t)] =
+          static_cast<int32_t>(group.map.slot(b, position(b) + t));
     }
+  }
+  if (T == 1) {
+    put(group.step_slots, Tensor::from(slots, {batch_}));
+    group.row_slots = group.step_slots;
+  } else {
+    group.row_slots = Tensor::from(slots, {batch_ * T}, device_);
   }
 }
 
-/// For a pass whose keys are about to be written.
-void BlockCache::build_tables(Group& group, const Tensor& counts, int64_t new_rows) const {
-  const std::vector<int64_t>& before = layers_[static_cast<size_t>(group.first_layer)].lengths;
+/// For a pass whose keys are about to be written. How wide the tables are decides how a processor
+/// divides its work; on a GPU they are as wide as they can become, since a pass that is repeated
+/// has the first one's sizes.
+void BlockCache::build_tables(Group& group, const Tensor& counts, int64_t T) const {
   std::vector<std::vector<int64_t>> visible;
-  size_t blocks = 1;
+  size_t blocks = device_ == kCpu ? 1 : static_cast<size_t>(group.map.table().places());
   std::vector<int32_t> lengths;
   group.shown.clear();
-  group.keys_shown = 0;
   for (int64_t b = 0; b < batch_; ++b) {
-    const int64_t first = before[static_cast<size_t>(b)], count = counts.data<int32_t>()[b];
+    const int64_t first = position(b), count = counts.data<int32_t>()[b];
     visible.push_back(count == 0 ? std::vector<int64_t>()
                                  : group.map.table().visible(first, first + count));
     blocks = std::max(blocks, visible.back().size());
@@ -242,7 +259,6 @@ void BlockCache::build_tables(Group& group, const Tensor& counts, int64_t new_ro
       slots.push_back(static_cast<int32_t>(slot));
       starts.push_back(static_cast<int32_t>(start));
       group.shown.push_back({slot, keys});
-      group.keys_shown += keys;
     }
     const size_t row_end = static_cast<size_t>(b + 1) * blocks;
     slots.resize(row_end, 0);
@@ -251,14 +267,29 @@ void BlockCache::build_tables(Group& group, const Tensor& counts, int64_t new_ro
   const Shape shape{batch_, static_cast<int64_t>(blocks)};
   const Tensor host_slots = Tensor::from(slots, shape), host_starts = Tensor::from(starts, shape),
                host_lengths = Tensor::from(lengths, {batch_});
-  group.tables = {
-      .k = {},
-      .v = {},
-      .slots = host_slots.to(device_),
-      .starts = host_starts.to(device_),
-      .lengths = host_lengths.to(device_),
-      .counts = counts.to(device_),
-      .dense = kernels::dense_keys(host_slots, host_starts, host_lengths, counts, new_rows)};
+  put(group.tables.slots, host_slots);
+  put(group.tables.starts, host_starts);
+  put(group.tables.lengths, host_lengths);
+  put(group.tables.counts, counts);
+  group.tables.dense = kernels::dense_keys(host_slots, host_starts, host_lengths, counts, T);
+}
+
+void BlockCache::count_reading() {
+  for (const Layer& layer : layers_) {
+    const Group& group = groups_[layer.group];
+    for (const SlotRange& range : group.shown) {
+      bytes_read_ += layer.store.bytes() / group.map.slots() * range.count;
+    }
+  }
+}
+
+/// A table of the size it had is filled again where it is: a pass that is repeated finds it there.
+void BlockCache::put(Tensor& table, const Tensor& host) const {
+  if (device_ != kCpu && table.defined() && table.shape() == host.shape()) {
+    table.copy_from(host);
+  } else {
+    table = host.to(device_);
+  }
 }
 
 bool BlockCache::can_truncate(int64_t sequence, int64_t length) const {
@@ -276,9 +307,7 @@ void BlockCache::truncate(int64_t sequence, int64_t length) {
   for (Group& group : groups_) {
     group.map.truncate(sequence, length);
   }
-  for (Layer& layer : layers_) {
-    layer.lengths[static_cast<size_t>(sequence)] = length;
-  }
+  lengths_[static_cast<size_t>(sequence)] = length;
 }
 
 void BlockCache::reorder(std::span<const int64_t> parents) {
@@ -289,11 +318,9 @@ void BlockCache::reorder(std::span<const int64_t> parents) {
   for (Group& group : groups_) {
     group.map.reorder(parents);
   }
-  for (Layer& layer : layers_) {
-    const std::vector<int64_t> before = layer.lengths;
-    for (size_t b = 0; b < parents.size(); ++b) {
-      layer.lengths[b] = parents[b] < 0 ? 0 : before[static_cast<size_t>(parents[b])];
-    }
+  const std::vector<int64_t> before = lengths_;
+  for (size_t b = 0; b < parents.size(); ++b) {
+    lengths_[b] = parents[b] < 0 ? 0 : before[static_cast<size_t>(parents[b])];
   }
 }
 
@@ -301,7 +328,7 @@ StoredLayer BlockCache::stored(int64_t layer, int64_t sequence) const {
   const Layer& at = layers_.at(static_cast<size_t>(layer));
   const BlockMap& map = groups_[at.group].map;
   StoredLayer stored{map.held(sequence), {}};
-  const int64_t length = at.lengths[static_cast<size_t>(sequence)];
+  const int64_t length = position(sequence);
   int64_t count = 0;
   for (const int64_t start : stored.starts) {
     count += keys_in_block(start, length);
@@ -341,8 +368,8 @@ void BlockCache::restore(int64_t sequence, int64_t length, std::span<const Store
     for (const KVStore::Part& part : layers_[i].store.parts()) {
       restore_part(layers_[i], sequence, length, layers[i], part, from);
     }
-    layers_[i].lengths[static_cast<size_t>(sequence)] = length;
   }
+  lengths_[static_cast<size_t>(sequence)] = length;
 }
 
 void BlockCache::restore_part(const Layer& layer, int64_t sequence, int64_t length,

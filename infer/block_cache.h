@@ -57,6 +57,16 @@ class BlockCache final : public nn::KVCache {
   kernels::KVView append(int64_t layer, const Tensor& k, const Tensor& v,
                          const Tensor& counts) override;
 
+  /// What append() would do on the host before the first layer of a pass of T tokens per sequence,
+  /// ahead of it: all that follows is kernels. In a pass of one token they find their tables where
+  /// those of the pass before were, on a GPU; so the device can repeat the last such pass instead,
+  /// which repeated() is told after it.
+  void begin(const Tensor& counts, int64_t T);
+  void repeated() {
+    next_layer_ = layers();
+    begun_ = false;
+  }
+
   /// Forgets what sequence b saw from position `length` on, so that another continuation can be
   /// computed. Throws Error when a window has moved on and what the next token would see is gone.
   void truncate(int64_t sequence, int64_t length);
@@ -86,26 +96,27 @@ class BlockCache final : public nn::KVCache {
   struct Layer {
     size_t group;
     KVStore store;
-    std::vector<int64_t> lengths;  // tokens written, per sequence
   };
   /// The layers that see the same keys have their blocks at the same slots.
   struct Group {
     BlockMap map;
-    int64_t first_layer, last_layer;
-    /// What a pass shows to each of them: made for the first, dropped with the last. `k` and `v`
-    /// are absent.
-    kernels::KVView tables;
+    /// What a pass shows to each of them; `k` and `v` are absent.
+    kernels::KVView tables = {};
     std::vector<SlotRange> shown = {};
-    int64_t keys_shown = 0;
+    Tensor row_slots = {};   // i32 (B * T): where it stores its rows; -1: padding
+    Tensor step_slots = {};  // that of passes of one token
   };
 
   void add_layer(const configs::ModelConfig& model, const BlockTable& table,
                  std::span<const int64_t> prefixes, const Storage& storage, Device device);
   void check_shapes(const Layer& layer, const Tensor& k, const Tensor& counts) const;
+  void check_counts(const Tensor& counts, int64_t T) const;
   void check_room(const BlockTable& table, const Tensor& counts) const;
   void prepare(Group& group, const Tensor& counts);
-  void write(Layer& layer, const Tensor& k, const Tensor& v, const Tensor& counts);
-  void build_tables(Group& group, const Tensor& counts, int64_t new_rows) const;
+  void place_rows(Group& group, const Tensor& counts, int64_t T) const;
+  void build_tables(Group& group, const Tensor& counts, int64_t T) const;
+  void count_reading();
+  void put(Tensor& table, const Tensor& host) const;
   void restore_part(const Layer& layer, int64_t sequence, int64_t length, const StoredLayer& stored,
                     const KVStore::Part& part, int64_t from) const;
 
@@ -114,6 +125,9 @@ class BlockCache final : public nn::KVCache {
   Device device_;
   std::vector<Group> groups_;
   std::vector<Layer> layers_;
+  std::vector<int64_t> lengths_;  // of the sequences, the pass under way included
+  int64_t next_layer_;            // of the pass; where it has no more, the next one may begin
+  bool begun_ = false;            // by begin(), and no layer has followed yet
   int64_t bytes_read_ = 0;
 };
 

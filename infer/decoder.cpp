@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "configs/size.h"
+#include "infer/decode_step.h"
 #include "nn/positions.h"
 
 namespace headroom::infer {
@@ -22,10 +23,13 @@ class CachedDecoder final : public Decoder {
                 const Storage& storage, DType dtype)
       : Decoder(model),
         dtype_(dtype),
+        in_memory_(storage.place == Place::memory),
         chunk_(room.chunk),
         windowed_(prefill_chunk(model.config(), mask) == kBlock),
         cache_(model.config(), BlockTable(mask, room.tokens, room.chunk), room.batch, storage,
-               model.device(), room.prefixes) {}
+               model.device(), room.prefixes),
+        step_(model, cache_, dtype) {}
+
 
   int64_t length(int64_t sequence) const override { return cache_.position(sequence); }
   void reorder(std::span<const int64_t> parents) override { cache_.reorder(parents); }
@@ -33,6 +37,18 @@ class CachedDecoder final : public Decoder {
   BlockCache* cache() override { return &cache_; }
 
  private:
+  Tensor step(const Sequences& tokens) override {
+    if (!in_memory_ || !DecodeStep::is_step(tokens) ||
+        !kernels::backend(model_.device()).records()) {
+      return {};
+    }
+    count(tokens, 1);
+    Tensor logits = step_.run(tokens);
+    work_.cache_bytes_read = cache_.bytes_read();
+    count_logits(cache_.batch());
+    return logits;
+  }
+
   void run(const Sequences& tokens, const OnHidden& on_hidden) override {
     std::vector<int64_t> done(tokens.size(), 0);
     for (;;) {
@@ -76,9 +92,11 @@ class CachedDecoder final : public Decoder {
   }
 
   DType dtype_;
+  bool in_memory_;
   int64_t chunk_;
   bool windowed_;
   BlockCache cache_;
+  DecodeStep step_;
 };
 
 class RecomputingDecoder final : public Decoder {
@@ -136,12 +154,19 @@ class RecomputingDecoder final : public Decoder {
 }  // namespace
 
 Tensor Decoder::feed(const Sequences& tokens, int64_t rows) {
+  if (Tensor logits = step(tokens); logits.defined()) {
+    return logits;
+  }
   LastRows last(tokens, rows);
   run(tokens, last.keeper());
   Tensor logits = last.logits(model_);
-  work_.logit_rows += logits.dim(0);
-  work_.flop += 2 * logits.dim(0) * logits.dim(1) * model_.config().n_embd;
+  count_logits(logits.dim(0));
   return logits;
+}
+
+void Decoder::count_logits(int64_t rows) {
+  work_.logit_rows += rows;
+  work_.flop += 2 * rows * model_.vocab_size() * model_.config().n_embd;
 }
 
 void Decoder::count_pass(int64_t rows) {

@@ -42,8 +42,12 @@ class Decoder {
  protected:
   explicit Decoder(const nn::GPT& model) : model_(model) {}
   virtual void run(const Sequences& tokens, const OnHidden& on_hidden) = 0;
-  /// Counts a pass over `rows` rows; and attention's FLOP for `count` queries from `first` on.
+  /// What feed() returns, where the decoder has a shorter way for such tokens; absent otherwise.
+  virtual Tensor step(const Sequences& /*tokens*/) { return {}; }
+  /// Counts a pass over `rows` rows; the head's work for as many; and attention's FLOP for `count`
+  /// queries from `first` on.
   void count_pass(int64_t rows);
+  void count_logits(int64_t rows);
   void count_attention(int64_t first, int64_t count, kernels::AttentionMask mask);
 
   const nn::GPT& model_;

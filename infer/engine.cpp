@@ -69,14 +69,6 @@ void plan_mask(const configs::ModelConfig& model, int64_t longest, const Generat
 
 }  // namespace
 
-int64_t count_tokens(const Sequences& tokens) {
-  int64_t sum = 0;
-  for (const auto& row : tokens) {
-    sum += static_cast<int64_t>(row.size());
-  }
-  return sum;
-}
-
 GenerationPlan plan_generation(const configs::ModelConfig& model,
                                const std::vector<int64_t>& prompt_lengths,
                                const GenerateOptions& options) {

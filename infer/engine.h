@@ -91,6 +91,5 @@ Tensor prefill(Decoder& decoder, const Sequences& rows, const GenerateOptions& o
 void finish_stats(Decoder& decoder, GenerateStats& stats);
 /// The logits (V) of row n of (N, V), of the ids that may be chosen, on the host.
 Tensor logits_of(const Tensor& logits, int64_t n, const GenerateOptions& options);
-int64_t count_tokens(const Sequences& tokens);
 
 }  // namespace headroom::infer

@@ -44,6 +44,14 @@ int64_t longest(const Sequences& tokens) {
 
 }  // namespace
 
+int64_t count_tokens(const Sequences& tokens) {
+  int64_t sum = 0;
+  for (const auto& row : tokens) {
+    sum += static_cast<int64_t>(row.size());
+  }
+  return sum;
+}
+
 int64_t prefill_chunk(const configs::ModelConfig& model, const kernels::AttentionMask& mask) {
   const bool windows = mask.window > 0 || configs::local_layers(model) > 0;
   return windows ? kernels::KVView::kBlock : kPrefillChunk;

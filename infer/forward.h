@@ -11,6 +11,7 @@ namespace headroom::infer {
 
 /// Token ids of the sequences of a batch; they may differ in length, and some may be empty.
 using Sequences = std::vector<std::vector<int32_t>>;
+int64_t count_tokens(const Sequences& tokens);
 
 /// Prompt tokens of a sequence per pass: enough rows for a matrix product to run at its best.
 inline constexpr int64_t kPrefillChunk = 512;

@@ -1,6 +1,8 @@
 // Allocating slots by type and place, and writing rows into them.
 #include "infer/kv_store.h"
 
+#include <numeric>
+
 #include "infer/mapped_memory.h"
 
 namespace headroom::infer {
@@ -60,34 +62,33 @@ Tensor KVStore::zeros(const Shape& shape, DType dtype) const {
   return Tensor::over(map_temporary_file(bytes), shape, dtype);
 }
 
-void KVStore::write(const Tensor& k, const Tensor& v, int64_t row, int64_t slot, int64_t count) {
-  store(k.rows(row, row + count), k_, slot);
+void KVStore::write(const Tensor& k, const Tensor& v, const Tensor& slots) {
+  store(k, slots, k_);
   if (v_.values.defined()) {
-    store(v.rows(row, row + count), v_, slot);
+    store(v, slots, v_);
   }
 }
 
 /// Rows that are apart from the model are made beside it and then brought to their place.
-void KVStore::store(const Tensor& x, Rows& to, int64_t slot) {
+void KVStore::store(const Tensor& x, const Tensor& slots, Rows& to) {
   kernels::Backend& backend = kernels::backend(x.device());
   if (to.values.device() == x.device()) {
-    backend.store_kv(x, to.values, to.code, slot);
+    backend.store_kv(x, slots, to.values, to.code);
     return;
   }
-  const int64_t count = x.dim(0);
-  const auto beside = [&](const Tensor& slots) {
-    return Tensor::empty({count, slots.dim(1), slots.dim(2)}, slots.dtype(), x.device());
+  const auto beside = [&](const Tensor& like) {
+    return Tensor::empty({x.dim(0), like.dim(1), like.dim(2)}, like.dtype(), x.device());
   };
-  const auto bring = [&](const Tensor& from, const Tensor& slots) {
-    slots.rows(slot, slot + count).copy_from(from);
-  };
+  std::vector<int32_t> in_order(static_cast<size_t>(x.dim(0)));
+  std::iota(in_order.begin(), in_order.end(), 0);
   const bool coded = to.code.scales.defined();
   Rows made{.values = beside(to.values),
             .code = {.scales = coded ? beside(to.code.scales) : Tensor(), .bits = to.code.bits}};
-  backend.store_kv(x, made.values, made.code, 0);
-  bring(made.values, to.values);
+  backend.store_kv(x, Tensor::from(in_order, {x.dim(0)}, x.device()), made.values, made.code);
+  kernels::Backend& host = kernels::backend(kCpu);
+  host.store_kv(made.values.to(kCpu), slots.to(kCpu), to.values, {});
   if (coded) {
-    bring(made.code.scales, to.code.scales);
+    host.store_kv(made.code.scales.to(kCpu), slots.to(kCpu), to.code.scales, {});
   }
 }
 

@@ -39,9 +39,9 @@ class KVStore {
   /// `slots` slots, all zero, so that one never written can't poison a result.
   KVStore(const configs::KVShape& shape, int64_t slots, const Storage& storage, Device device);
 
-  /// Stores rows [row, row + count) of k (N, K, Dk) and v (N, K, Dv), of any activation type, from
-  /// `slot` on; v is ignored where the values are part of the keys.
-  void write(const Tensor& k, const Tensor& v, int64_t row, int64_t slot, int64_t count);
+  /// Stores rows of k (N, K, Dk) and v (N, K, Dv), of any activation type, at their slots, i32 (N)
+  /// where k is; -1: not stored. v is ignored where the values are part of the keys.
+  void write(const Tensor& k, const Tensor& v, const Tensor& slots);
   /// Copies `count` slots; the two ranges don't overlap.
   void copy(int64_t from, int64_t to, int64_t count);
 
@@ -69,7 +69,7 @@ class KVStore {
   };
   Rows make_rows(int64_t slots, int64_t width, configs::KVType type) const;
   Tensor zeros(const Shape& shape, DType dtype) const;
-  static void store(const Tensor& x, Rows& to, int64_t slot);
+  static void store(const Tensor& x, const Tensor& slots, Rows& to);
   Rows brought(const Rows& rows, std::span<const SlotRange> seen) const;
 
   configs::KVShape shape_;

@@ -29,6 +29,10 @@ Backend& cuda_backend(int index) {
 
 }  // namespace
 
+std::unique_ptr<Recording> Backend::record(const std::function<void()>& /*step*/) {
+  throw Error("[record] this device records no steps");
+}
+
 Backend& backend(Device device) {
   return device == kCpu ? cpu_backend() : cuda_backend(device.index);
 }

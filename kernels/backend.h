@@ -12,6 +12,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -128,6 +130,13 @@ struct Largest {
   double log_sum = 0;  // the logarithm of the sum of exp(number) over all
 };
 
+/// Kernels that a device runs again when told to, without being asked for each.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void replay() = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -135,6 +144,13 @@ class Backend {
   /// Returns when the device has done all that was asked of it. A GPU goes on by itself after a
   /// kernel is asked for; what is copied from it is waited for without this.
   virtual void wait() = 0;
+  /// Whether steps are worth recording: whether asking for a kernel costs as much as a small one
+  /// does itself.
+  virtual bool records() const { return false; }
+  /// Runs `step` and keeps what it asked of the device, memory for its results included: replays
+  /// read and write the same addresses. So `step` gets nothing from the host and waits for nothing,
+  /// and what it reads stays where it is for as long as the recording lives. Only where records().
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& step);
 
   /// Whether equal calls on equal hardware must give equal bits, as they do until this is called,
   /// or may differ where that is faster. Only a GPU's kernels make a difference.
@@ -227,9 +243,10 @@ class Backend {
                                   const Into& dv, const Into& dsink) = 0;
 
   // --- storing keys and values ---
-  /// Slots slot .. slot + n - 1 of `to` (slots, K, D, or bytes) = the n rows of x (n, K, D),
-  /// rounded to nearest even, or coded.
-  virtual void store_kv(const Tensor& x, Tensor& to, const KVCode& code, int64_t slot) = 0;
+  /// Slot slots[i] of `to` (slots, K, D, or bytes) = row i of x (n, K, D), rounded to nearest even,
+  /// or coded; slots i32 (n), none twice, -1 where a row is kept nowhere. On a processor x may be of
+  /// any type that `to` is of too.
+  virtual void store_kv(const Tensor& x, const Tensor& slots, Tensor& to, const KVCode& code) = 0;
   /// y = each row of x (..., D) times the Hadamard matrix of the largest power of two that divides
   /// D, block by block, over the square root of its size: its own inverse, and it leaves products
   /// of two such rows as they were.

@@ -158,9 +158,9 @@ class TracedBackend final : public Backend {
     inner_.attention_backward(in, out, lse, dout, dq, dk, dv, dsink);
   }
 
-  void store_kv(const Tensor& x, Tensor& to, const KVCode& code, int64_t slot) override {
+  void store_kv(const Tensor& x, const Tensor& slots, Tensor& to, const KVCode& code) override {
     const Waited kernel(inner_, "store_kv", shape_of(x));
-    inner_.store_kv(x, to, code, slot);
+    inner_.store_kv(x, slots, to, code);
   }
   void hadamard(const Tensor& x, Tensor& y) override {
     const Waited kernel(inner_, "hadamard", shape_of(x));

@@ -112,7 +112,7 @@ Variable GPT::hidden(const Tensor& tokens, const Pass& pass) const {
     check(!autograd::recording(), "[gpt] a cache is for inference: turn gradients off (NoGrad)");
     check(pass.cache->batch() == B, "[gpt] a cache of {} sequences for a batch of {}",
           pass.cache->batch(), B);
-    pass.cache->bind(version() + times_stored_);
+    pass.cache->bind(weights_version());
     if (!run.counts.defined()) {
       run.counts =
           Tensor::from(std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(T)), {B});

@@ -58,6 +58,9 @@ class GPT : public Module {
   /// Mean loss over the targets i32 (B, T) that are not -1, in nats per token.
   Variable loss(const Tensor& tokens, const Tensor& targets, const Pass& pass) const;
 
+  /// Changes with every change of the weights: what KVCache::bind() is told.
+  uint64_t weights_version() const { return version() + times_stored_; }
+
   const configs::ModelConfig& config() const { return config_; }
   int64_t vocab_size() const { return vocab_size_; }
   Device device() const { return embed_tokens_.weight().device(); }

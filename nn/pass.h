@@ -21,6 +21,15 @@ struct DropoutStream {
 using AttentionWatch =
     std::function<void(int64_t layer, const kernels::AttentionInputs& in, const Tensor& lse)>;
 
+/// Where the tokens of a pass stand.
+struct TokenPositions {
+  /// i32 (B * T); or (T) where all rows share rope's angles, being whole sequences from 0.
+  Tensor index;
+  /// The same for queries as sink keys see them; absent unless there are a window and sinks that
+  /// are not the model's own.
+  Tensor sink_index;
+};
+
 struct Pass {
   /// Activations: f32 or bf16 for a model in f32, f64 for one in f64.
   DType dtype = DType::f32;
@@ -29,6 +38,9 @@ struct Pass {
   /// i32 (B) on the host: how many of each row's T tokens are real, the others being padding at the
   /// end; absent: all.
   Tensor counts = {};
+  /// On the model's device, from token_positions() of such a pass: whoever has them there already,
+  /// and has made room in the cache, leaves the pass nothing to do for the host. Absent: made here.
+  const TokenPositions* positions = nullptr;
   /// Without a cache: the keys a query sees. With one, the cache decides.
   kernels::AttentionMask mask = {};
   /// Absent: no dropout.

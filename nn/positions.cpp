@@ -58,12 +58,12 @@ LayerMask layer_mask(const configs::ModelConfig& model, int64_t layer, const Pas
   return layer_mask(model, layer, pass.cache == nullptr ? pass.mask : pass.cache->mask(layer));
 }
 
-Positions positions(const configs::ModelConfig& model, int64_t B, int64_t T, const Pass& pass,
-                    Device device) {
+TokenPositions token_positions(const configs::ModelConfig& model, int64_t B, int64_t T,
+                               const Pass& pass) {
   const bool shared = pass.cache == nullptr && model.position == configs::Position::rope;
   std::vector<int32_t> index = indices(shared ? 1 : B, T, pass);
   const auto rows = static_cast<int64_t>(index.size());
-  Positions result{.index = Tensor::from(index, {rows}, device), .angles = {}, .sink_angles = {}};
+  TokenPositions result{.index = Tensor::from(index, {rows}), .sink_index = {}};
   if (model.position == configs::Position::learned) {
     const int32_t last = index.empty() ? 0 : *std::max_element(index.begin(), index.end());
     check_input(last < model.block_size,
@@ -72,11 +72,24 @@ Positions positions(const configs::ModelConfig& model, int64_t B, int64_t T, con
                 model.block_size, last);
     return result;
   }
-  result.angles = angles(model, result.index, pass.dtype);
   if (const int64_t furthest = furthest_from_sinks(model, pass); furthest > 0) {
     std::transform(index.begin(), index.end(), index.begin(),
                    [&](int32_t p) { return static_cast<int32_t>(std::min<int64_t>(p, furthest)); });
-    result.sink_angles = angles(model, Tensor::from(index, {rows}, device), pass.dtype);
+    result.sink_index = Tensor::from(index, {rows});
+  }
+  return result;
+}
+
+Positions positions(const configs::ModelConfig& model, int64_t B, int64_t T, const Pass& pass,
+                    Device device) {
+  const TokenPositions tokens =
+      pass.positions != nullptr ? *pass.positions : token_positions(model, B, T, pass);
+  Positions result{.index = tokens.index.to(device), .angles = {}, .sink_angles = {}};
+  if (model.position == configs::Position::rope) {
+    result.angles = angles(model, result.index, pass.dtype);
+    if (tokens.sink_index.defined()) {
+      result.sink_angles = angles(model, tokens.sink_index.to(device), pass.dtype);
+    }
   }
   return result;
 }

@@ -22,14 +22,19 @@ LayerMask layer_mask(const configs::ModelConfig& model, int64_t layer,
 /// The same in a pass.
 LayerMask layer_mask(const configs::ModelConfig& model, int64_t layer, const Pass& pass);
 
+/// Positions of B rows of T tokens, on the host. Under a window W with s sinks a query at p meets the
+/// sinks as if it stood at min(p, W + s - 1): StreamingLLM's positions inside the cache (arXiv
+/// 2309.17453, section 3.2), without rotating a key twice.
+TokenPositions token_positions(const configs::ModelConfig& model, int64_t B, int64_t T,
+                               const Pass& pass);
+
+/// Token positions on the model's device, and what is computed from them.
 struct Positions {
-  /// i32 (B * T); or (T) where all rows share rope's angles, being whole sequences from 0.
-  Tensor index;
+  Tensor index;  // TokenPositions::index
   /// Rope's angles (rows of index, D/2, 2) at those positions, D being what rope rotates (under mla
   /// rope_head_dim); absent with learned positions.
   Tensor angles;
-  /// The same for queries as sink keys see them; absent unless there are a window and sinks that
-  /// are not the model's own.
+  /// The same at sink_index; absent where that is.
   Tensor sink_angles;
 };
 
@@ -39,9 +44,7 @@ inline kernels::RopeStyle rope_style(const configs::ModelConfig& model) {
                                                       : kernels::RopeStyle::interleaved;
 }
 
-/// Positions of B rows of T tokens. Under a window W with s sinks a query at p meets the sinks as
-/// if it stood at min(p, W + s - 1): StreamingLLM's positions inside the cache (arXiv 2309.17453,
-/// section 3.2), without rotating a key twice.
+/// Those of the pass, or token_positions() on the device.
 Positions positions(const configs::ModelConfig& model, int64_t B, int64_t T, const Pass& pass,
                     Device device);
 

@@ -25,6 +25,7 @@ struct Problem {
   bool paged = false;    // blocks in shuffled places
   bool evicted = false;  // blocks that hold nothing visible are gone from the table
   bool q_sink = false, sink_logits = false;
+  int64_t spare = 0;  // columns of the table that no sequence uses
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Problem& p) { return out << p.name; }
@@ -63,7 +64,7 @@ inline bool is_for_test_device(const Problem& p) {
 inline int64_t make_table(const Problem& p, std::mt19937& random, kernels::KVView& kv) {
   const auto batch = static_cast<int64_t>(p.lengths.size());
   const int32_t longest = *std::max_element(p.lengths.begin(), p.lengths.end());
-  const int64_t blocks = std::max<int64_t>(1, (longest + 63) / 64);
+  const int64_t blocks = std::max<int64_t>(1, (longest + 63) / 64) + p.spare;
   std::vector<int32_t> places(static_cast<size_t>(batch * blocks));
   std::iota(places.begin(), places.end(), 0);
   if (p.paged) std::shuffle(places.begin(), places.end(), random);

@@ -64,6 +64,12 @@ Tensor random_rows(int64_t rows, int64_t heads, int64_t width, uint64_t row) {
   return x;
 }
 
+Tensor slots_from(int32_t first, int64_t count) {
+  std::vector<int32_t> slots(static_cast<size_t>(count));
+  std::iota(slots.begin(), slots.end(), first);
+  return Tensor::from(slots, {count});
+}
+
 std::vector<std::vector<char>> bytes_of(const KVStore& store, int64_t begin, int64_t end) {
   std::vector<std::vector<char>> all;
   for (const KVStore::Part& part : store.parts()) {
@@ -80,9 +86,9 @@ TEST(KVStore, RoundsAVectorOnce) {
     for (const KVType type : {KVType::f16, KVType::int8, KVType::int4}) {
       KVStore store(kTwoHeadsOf20, 2048, Storage({type, type}, place, false), kCpu);
       const Tensor k = random_rows(100, 2, 20, 0), v = random_rows(100, 2, 36, 1);
-      store.write(k, v, 0, 0, 100);
+      store.write(k, v, slots_from(0, 100));
       const auto before = bytes_of(store, 0, 100);
-      store.write(random_rows(9, 2, 20, 2), random_rows(9, 2, 36, 3), 0, 100, 9);
+      store.write(random_rows(9, 2, 20, 2), random_rows(9, 2, 36, 3), slots_from(100, 9));
       store.let_go();
       store.bring_back();
       EXPECT_EQ(bytes_of(store, 0, 100), before);

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "tests/attention_problems.h"
 #include "tests/reference.h"
@@ -48,7 +49,10 @@ Stored stored(const Kind& kind, const Tensor& x) {
   }
   Tensor values = testing::there(s.values);
   const KVCode code{testing::there(s.code.scales), s.code.bits};
-  testing::test_backend().store_kv(testing::there(x), values, code, 0);
+  std::vector<int32_t> slots(static_cast<size_t>(x.dim(0)));
+  std::iota(slots.begin(), slots.end(), 0);
+  testing::test_backend().store_kv(testing::there(x),
+                                   testing::there(Tensor::from(slots, {x.dim(0)})), values, code);
   return {testing::here(values), {testing::here(code.scales), code.bits}};
 }
 
@@ -150,12 +154,33 @@ TEST(StoreKV, AnOutlierCostsItsOwnGroupOnly) {
   EXPECT_NEAR(out[3], 1000, 5);
 }
 
+/// Rows go where their slots say, in any order; those without one change nothing, though the next
+/// row's slot be 0.
 TEST(StoreKV, WritesItsSlotsOnly) {
-  const Tensor x = as(DType::f32, std::vector<double>(2 * 2 * 6, 1.5), {2, 2, 6});
-  Tensor to = testing::there(Tensor::zeros({5, 2, 6}, DType::bf16));
-  testing::test_backend().store_kv(testing::there(x), to, {}, 2);
-  const std::vector<double> out = to_doubles(to);
-  for (size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], i / 12 == 2 || i / 12 == 3 ? 1.5 : 0.0);
+  const std::vector<int32_t> slots = {3, 4, -1, 0, 6, 2};
+  const int64_t n = std::ssize(slots), K = 2, D = 40;
+  std::mt19937 random(4);
+  const Tensor x = as(DType::f32, normals(n * K * D, random), {n, K, D});
+  for (const Kind& kind : kKinds) {
+    const Stored source = stored(kind, x);
+    Stored to = {Tensor::zeros(Shape{7, K, source.values.dim(2)}, kind.type), {}};
+    if (kind.bits != 0) to.code = {Tensor::zeros({7, K, 2}, DType::bf16), kind.bits};
+    Tensor values = testing::there(to.values);
+    const KVCode code{testing::there(to.code.scales), to.code.bits};
+    testing::test_backend().store_kv(testing::there(x), testing::there(Tensor::from(slots, {n})),
+                                     values, code);
+    const std::vector<double> expected = decoded(source, x.shape());
+    const std::vector<double> out =
+        decoded({testing::here(values), {testing::here(code.scales), code.bits}}, {7, K, D});
+    std::vector<double> wanted(out.size(), 0.0);
+    for (size_t row = 0; row < slots.size(); ++row) {
+      if (slots[row] >= 0) {
+        std::copy_n(expected.begin() + static_cast<int64_t>(row) * K * D, K * D,
+                    wanted.begin() + slots[row] * K * D);
+      }
+    }
+    EXPECT_EQ(out, wanted) << kind.name;
+  }
 }
 
 const std::vector<Problem> kProblems = {

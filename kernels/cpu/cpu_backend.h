@@ -65,7 +65,7 @@ class CpuBackend final : public Backend {
                           const Into& dsink) override;
 
   // store_kv.cpp
-  void store_kv(const Tensor& x, Tensor& to, const KVCode& code, int64_t slot) override;
+  void store_kv(const Tensor& x, const Tensor& slots, Tensor& to, const KVCode& code) override;
   void hadamard(const Tensor& x, Tensor& y) override;
 
   // loss.cpp

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -90,6 +91,20 @@ void for_stored_type(DType dtype, const F& f) {
   for_type(dtype, [&]<class T, class>() { f.template operator()<T>(); });
 }
 
+/// Calls f(row, slot, count) for runs of rows in [begin, end) whose slots follow one another.
+template <class F>
+void for_runs(const int32_t* slots, int64_t begin, int64_t end, const F& f) {
+  for (int64_t row = begin, next = row; row < end; row = next) {
+    const int64_t slot = slots[row];
+    for (next = row + 1; slot >= 0 && next < end && slots[next] == slot + (next - row);) {
+      ++next;
+    }
+    if (slot >= 0) {
+      f(row, slot, next - row);
+    }
+  }
+}
+
 /// The largest power of two that divides n > 0.
 int64_t power_of_two_in(int64_t n) { return n & -n; }
 
@@ -109,32 +124,45 @@ void transform(C* x, int64_t n) {
 
 }  // namespace
 
-void CpuBackend::store_kv(const Tensor& x, Tensor& to, const KVCode& code, int64_t slot) {
-  const int64_t vectors = x.dim(0) * x.dim(1), width = x.dim(2), first = slot * x.dim(1);
+void CpuBackend::store_kv(const Tensor& x, const Tensor& slots, Tensor& to, const KVCode& code) {
+  const int64_t rows = x.dim(0), heads = x.dim(1), width = x.dim(2), row_size = heads * width;
+  const auto* places = slots.data<int32_t>();
+  const auto in_runs = [&](const auto& store) {
+    parallel_rows(rows, row_size,
+                  [&](int64_t begin, int64_t end) { for_runs(places, begin, end, store); });
+  };
   if (x.dtype() == to.dtype()) {
-    return to.rows(slot, slot + x.dim(0)).copy_from(x);
+    const size_t bytes = static_cast<size_t>(row_size) * size_of(x.dtype());
+    const auto* from = static_cast<const std::byte*>(x.raw());
+    auto* target = static_cast<std::byte*>(to.raw());
+    return in_runs([&](int64_t row, int64_t slot, int64_t count) {
+      std::memcpy(target + static_cast<size_t>(slot) * bytes,
+                  from + static_cast<size_t>(row) * bytes, static_cast<size_t>(count) * bytes);
+    });
   }
   for_type(x.dtype(), [&]<class S, class C>() {
     const S* px = x.data<S>();
     if (!code.scales.defined()) {
       for_stored_type(to.dtype(), [&]<class T>() {
-        T* target = to.data<T>() + first * width;
-        parallel_rows(vectors, width, [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin * width; i < end * width; ++i) {
-            target[i] = rounded<T>(widened<C>(px[i]));
-          }
+        T* target = to.data<T>();
+        in_runs([&](int64_t row, int64_t slot, int64_t count) {
+          std::transform(px + row * row_size, px + (row + count) * row_size,
+                         target + slot * row_size,
+                         [](S number) { return rounded<T>(widened<C>(number)); });
         });
       });
       return;
     }
     const int64_t bytes = to.dim(2), groups = code.scales.dim(2);
-    auto* target = to.data<int8_t>() + first * bytes;
-    auto* scales = Tensor(code.scales).data<bf16>() + first * groups;
-    parallel_rows(vectors, width, [&](int64_t begin, int64_t end) {
+    auto* target = to.data<int8_t>();
+    auto* scales = Tensor(code.scales).data<bf16>();
+    in_runs([&](int64_t row, int64_t slot, int64_t count) {
       std::vector<C> wide(static_cast<size_t>(width));
-      for (int64_t i = begin; i < end; ++i) {
-        std::transform(px + i * width, px + (i + 1) * width, wide.begin(), widened<C, S>);
-        code_vector(wide.data(), width, code.bits, target + i * bytes, scales + i * groups);
+      for (int64_t i = 0; i < count * heads; ++i) {
+        const S* vector = px + (row * heads + i) * width;
+        const int64_t at = slot * heads + i;
+        std::transform(vector, vector + width, wide.begin(), widened<C, S>);
+        code_vector(wide.data(), width, code.bits, target + at * bytes, scales + at * groups);
       }
     });
   });

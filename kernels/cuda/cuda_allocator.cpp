@@ -20,6 +20,16 @@ size_t rounded(size_t bytes) {
   return (size + step - 1) / step * step;
 }
 
+/// cudaMalloc(), which a thread that records has to ask for in so many words (CUDA Runtime API,
+/// cudaThreadExchangeStreamCaptureMode): the address it returns is good in every replay.
+cudaError_t allocate_relaxed(void** memory, size_t size) {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  check_call(cudaThreadExchangeStreamCaptureMode(&mode), "allowing for memory in a recording");
+  const cudaError_t error = cudaMalloc(memory, size);
+  check_call(cudaThreadExchangeStreamCaptureMode(&mode), "going on with a recording");
+  return error;
+}
+
 }  // namespace
 
 CudaAllocator::~CudaAllocator() {
@@ -29,7 +39,7 @@ CudaAllocator::~CudaAllocator() {
       cudaFreeHost(staging.memory);
     }
   }
-  for (const auto& [memory, size] : blocks_) {
+  for (const auto& [memory, block] : blocks_) {
     cudaFree(memory);
   }
 }
@@ -37,13 +47,14 @@ CudaAllocator::~CudaAllocator() {
 void* CudaAllocator::allocate(size_t bytes) {
   const size_t size = rounded(bytes);
   const std::lock_guard lock(mutex_);
-  void* memory = nullptr;
-  if (std::vector<void*>& blocks = idle_[size]; !blocks.empty()) {
-    memory = blocks.back();
-    blocks.pop_back();
-  } else {
+  void* memory = idle(recording_, size);
+  if (memory == nullptr && recording_ != kEverybodys) {
+    memory = idle(kEverybodys, size);
+  }
+  if (memory == nullptr) {
     memory = from_driver(size);
   }
+  blocks_[memory].pool = recording_;
   in_use_ += bytes;
   peak_ = std::max(peak_, in_use_);
   return memory;
@@ -52,14 +63,52 @@ void* CudaAllocator::allocate(size_t bytes) {
 void CudaAllocator::free(void* memory, size_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   in_use_ -= bytes;
-  idle_[rounded(bytes)].push_back(memory);
+  const Block& block = blocks_[memory];
+  idle_[{block.pool, block.size}].push_back(memory);
+}
+
+/// A block that nobody has; nullptr if there is none.
+void* CudaAllocator::idle(int64_t pool, size_t size) {
+  std::vector<void*>& blocks = idle_[{pool, size}];
+  if (blocks.empty()) {
+    return nullptr;
+  }
+  void* memory = blocks.back();
+  blocks.pop_back();
+  return memory;
+}
+
+int64_t CudaAllocator::start_recording() {
+  const std::lock_guard lock(mutex_);
+  recording_ = ++pools_;
+  return recording_;
+}
+
+void CudaAllocator::stop_recording() {
+  const std::lock_guard lock(mutex_);
+  recording_ = kEverybodys;
+}
+
+void CudaAllocator::give_up(int64_t pool) noexcept {
+  const std::lock_guard lock(mutex_);
+  recording_ = recording_ == pool ? kEverybodys : recording_;
+  for (auto& [memory, block] : blocks_) {
+    block.pool = block.pool == pool ? kEverybodys : block.pool;
+  }
+  const auto first = idle_.lower_bound({pool, 0}), last = idle_.lower_bound({pool + 1, 0});
+  for (auto it = first; it != last; ++it) {
+    std::vector<void*>& blocks = idle_[{kEverybodys, it->first.size}];
+    blocks.insert(blocks.end(), it->second.begin(), it->second.end());
+  }
+  idle_.erase(first, last);
 }
 
 void* CudaAllocator::from_driver(size_t size) {
   void* memory = nullptr;
-  cudaError_t error = cudaMalloc(&memory, size);
-  if (error == cudaErrorMemoryAllocation) {  // give back what is idle and try once more
-    cudaGetLastError();                      // or the next launch would report it again
+  cudaError_t error = allocate_relaxed(&memory, size);
+  // Give back what is idle and try once more; cudaFree() is not for steps that are recorded.
+  if (error == cudaErrorMemoryAllocation && recording_ == kEverybodys) {
+    cudaGetLastError();  // or the next launch would report it again
     release_idle();
     error = cudaMalloc(&memory, size);
   }
@@ -68,18 +117,21 @@ void* CudaAllocator::from_driver(size_t size) {
     throw Error(fmt::format("[memory] the GPU has no {} more bytes; {} are in use", size, in_use_));
   }
   check_call(error, "asking for memory of the GPU");
-  blocks_[memory] = size;
+  blocks_[memory] = {size, recording_};
   reserved_ += size;
   return memory;
 }
 
 /// cudaFree() waits for the device: no kernel still uses what is given back.
 void CudaAllocator::release_idle() noexcept {
-  for (auto& [size, blocks] : idle_) {
+  for (auto& [pool, blocks] : idle_) {
+    if (pool.number != kEverybodys) {
+      continue;
+    }
     for (void* block : blocks) {
       cudaFree(block);
       blocks_.erase(block);
-      reserved_ -= size;
+      reserved_ -= pool.size;
     }
     blocks.clear();
   }
@@ -96,6 +148,8 @@ void CudaAllocator::copy(void* to, Device to_device, const void* from, Device fr
   if (bytes == 0) {
     return;
   }
+  check(!recording() || to_device == from_device,
+        "[cuda] a step that is recorded can't copy from or to the host: a replay would not");
   if (from_device == kCpu) {
     copy_from_host(to, from, bytes);
     return;
@@ -134,6 +188,10 @@ void CudaAllocator::copy_from_host(void* to, const void* from, size_t bytes) {
   check_call(cudaEventRecord(staging.read, stream()), "recording an event");
 }
 
+bool CudaAllocator::recording() const {
+  const std::lock_guard lock(mutex_);
+  return recording_ != kEverybodys;
+}
 size_t CudaAllocator::bytes_in_use() const {
   const std::lock_guard lock(mutex_);
   return in_use_;
@@ -145,6 +203,11 @@ size_t CudaAllocator::peak_bytes() const {
 size_t CudaAllocator::bytes_reserved() const {
   const std::lock_guard lock(mutex_);
   return reserved_;
+}
+
+CudaAllocator& gpu_memory() {
+  static auto* instance = new CudaAllocator;
+  return *instance;
 }
 
 }  // namespace headroom::kernels::cuda

@@ -15,6 +15,9 @@ namespace headroom::kernels::cuda {
 /// Freed memory is handed out again at once, while kernels that use it may still be waiting to run:
 /// whatever its next owner does comes after them in the one stream. A training step asks for the
 /// same sizes in the same order each time, so a steady step never reaches the driver.
+///
+/// What a recorded step asked for is in a pool of its own: its kernels will use these addresses
+/// again.
 class CudaAllocator final : public Allocator {
  public:
   CudaAllocator() = default;
@@ -31,6 +34,13 @@ class CudaAllocator final : public Allocator {
   void copy(void* to, Device to_device, const void* from, Device from_device,
             size_t bytes) override;
 
+  /// Until stop_recording(), memory that is asked for becomes the new pool's, whose number is
+  /// returned, and copies from or to the host throw: they would not be made again.
+  int64_t start_recording();
+  void stop_recording();
+  /// The recording is over or came to nothing: its memory is everybody's, once it is free.
+  void give_up(int64_t pool) noexcept;
+
   size_t bytes_in_use() const override;
   size_t peak_bytes() const override;
   size_t bytes_reserved() const override;
@@ -44,16 +54,34 @@ class CudaAllocator final : public Allocator {
   };
   static constexpr size_t kStagingBytes = size_t{256} << 10;  // a batch of 32 x 1024 tokens twice
 
+  static constexpr int64_t kEverybodys = 0;
+  struct Block {
+    size_t size;
+    int64_t pool;
+  };
+  struct Pool {
+    int64_t number;
+    size_t size;
+    auto operator<=>(const Pool&) const = default;  // NOLINT(modernize-use-nullptr)
+  };
+
+  bool recording() const;
+  void* idle(int64_t pool, size_t size);
   void* from_driver(size_t size);
   void release_idle() noexcept;
   void copy_from_host(void* to, const void* from, size_t bytes);
 
   mutable std::mutex mutex_;
-  std::map<void*, size_t> blocks_;             // all that is the driver's, with their sizes
-  std::map<size_t, std::vector<void*>> idle_;  // by rounded size
+  std::map<void*, Block> blocks_;            // all that is the driver's
+  std::map<Pool, std::vector<void*>> idle_;  // by pool and rounded size
+  int64_t recording_ = kEverybodys;          // the pool of the recording under way
+  int64_t pools_ = 0;                        // made so far
   std::array<Staging, 8> staging_;
   size_t next_staging_ = 0;
   size_t in_use_ = 0, peak_ = 0, reserved_ = 0;
 };
+
+/// The GPU's, which outlives every tensor.
+CudaAllocator& gpu_memory();
 
 }  // namespace headroom::kernels::cuda

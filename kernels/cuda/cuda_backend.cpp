@@ -39,8 +39,7 @@ void CudaBackend::wait() { synchronize(); }
 Backend& device_backend(int index) {
   static const int chosen = [index] {
     choose(index);
-    static auto* allocator = new CudaAllocator;  // outlives every tensor
-    install_allocator(Device::Type::cuda, *allocator);
+    install_allocator(Device::Type::cuda, gpu_memory());
     return index;
   }();
   check_input(index == chosen, "the device is {}, but this process computes on cuda:{} already",

@@ -64,7 +64,7 @@ class CudaBackend final : public Backend {
                           const Into& dsink) override;
 
   // store_kv.cu
-  void store_kv(const Tensor& x, Tensor& to, const KVCode& code, int64_t slot) override;
+  void store_kv(const Tensor& x, const Tensor& slots, Tensor& to, const KVCode& code) override;
 
   // loss.cu
   void cross_entropy(const Tensor& logits, const Tensor& targets, double scale, Tensor& losses,
@@ -89,6 +89,10 @@ class CudaBackend final : public Backend {
   // cuda_backend.cpp
   void wait() override;
   void set_deterministic(bool deterministic) override { deterministic_ = deterministic; }
+
+  // recording.cpp
+  bool records() const override { return true; }
+  std::unique_ptr<Recording> record(const std::function<void()>& step) override;
 
  private:
   bool deterministic_ = true;

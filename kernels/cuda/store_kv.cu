@@ -15,11 +15,15 @@ namespace {
 constexpr int kGroup = static_cast<int>(KVCode::kGroup);
 static_assert(kGroup == kWarp);  // a lane to a number
 
-/// to[i] = from[i], rounded to nearest even.
+/// Rows of `width` numbers go to their slots, rounded to nearest even.
 template <class S, class C, class T>
-__global__ void round_elements(const S* from, T* to, int64_t count) {
+__global__ void round_rows(const S* from, const int32_t* slots, T* to, int64_t count,
+                           int64_t width) {
   for (int64_t i = first_item(); i < count; i += item_step()) {
-    to[i] = narrow<T>(widen<C>(from[i]));
+    const int64_t slot = slots[i / width];
+    if (slot >= 0) {
+      to[slot * width + i % width] = narrow<T>(widen<C>(from[i]));
+    }
   }
 }
 
@@ -44,13 +48,16 @@ struct Codes {
 };
 
 template <class S, class C>
-__global__ void code_vectors(const S* from, int64_t vectors, int width, Codes to) {
+__global__ void code_vectors(const S* from, const int32_t* slots, int64_t vectors, int heads,
+                             int width, Codes to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t warp = first_item() / kWarp;
   const int64_t vector = warp / to.groups;
-  if (vector >= vectors) {
+  const int64_t slot = vector < vectors ? slots[vector / heads] : -1;
+  if (slot < 0) {
     return;  // the whole warp
   }
+  const int64_t place = slot * heads + vector % heads;
   const int group = static_cast<int>(warp % to.groups), i = group * kGroup + lane;
   const C x = i < width ? widen<C>(from[vector * width + i]) : C(0);
   C largest = x < 0 ? -x : x;
@@ -74,7 +81,7 @@ __global__ void code_vectors(const S* from, int64_t vectors, int width, Codes to
     q = q > most ? most : (q < -most ? -most : q);
   }
   const int next = __shfl_down_sync(kWholeWarp, q, 1);
-  int8_t* bytes = to.bytes + vector * to.bytes_of_vector;
+  int8_t* bytes = to.bytes + place * to.bytes_of_vector;
   if (to.bits == 8) {
     if (i < width) {
       bytes[i] = static_cast<int8_t>(q);
@@ -84,7 +91,7 @@ __global__ void code_vectors(const S* from, int64_t vectors, int width, Codes to
                                        (static_cast<unsigned>(next) & 0xfU) << 4U);
   }
   if (lane == 0) {
-    to.scales[vector * to.groups + group] = scale;
+    to.scales[place * to.groups + group] = scale;
   }
 }
 
@@ -99,29 +106,24 @@ void for_stored_type(DType type, const F& f) {
 
 }  // namespace
 
-void CudaBackend::store_kv(const Tensor& x, Tensor& to, const KVCode& code, int64_t slot) {
-  const int64_t vectors = x.dim(0) * x.dim(1), width = x.dim(2), first = slot * x.dim(1);
-  if (x.numel() == 0) {
-    return;
-  }
-  if (x.dtype() == to.dtype()) {
-    return to.rows(slot, slot + x.dim(0)).copy_from(x);
-  }
+void CudaBackend::store_kv(const Tensor& x, const Tensor& slots, Tensor& to, const KVCode& code) {
+  const int64_t heads = x.dim(1), width = x.dim(2), vectors = x.dim(0) * heads;
+  const auto* places = slots.data<int32_t>();
   for_type(x.dtype(), [&]<class S, class C>() {
     if (!code.scales.defined()) {
       for_stored_type(to.dtype(), [&]<class T>() {
-        launch(round_elements<S, C, T>, blocks_for(x.numel()), dim3(kThreads), 0, x.data<S>(),
-               to.data<T>() + first * width, x.numel());
+        launch(round_rows<S, C, T>, blocks_for(x.numel()), dim3(kThreads), 0, x.data<S>(), places,
+               to.data<T>(), x.numel(), heads * width);
       });
       return;
     }
     Tensor scales = code.scales;
-    const Codes codes{to.data<int8_t>() + first * to.dim(2),
-                      scales.data<bf16>() + first * scales.dim(2), to.dim(2),
+    const Codes codes{to.data<int8_t>(), scales.data<bf16>(), to.dim(2),
                       static_cast<int>(scales.dim(2)), static_cast<int>(code.bits)};
     const int64_t warps = vectors * codes.groups;
     launch(code_vectors<S, C>, dim3(static_cast<unsigned>((warps * 32 + kThreads - 1) / kThreads)),
-           dim3(kThreads), 0, x.data<S>(), vectors, static_cast<int>(width), codes);
+           dim3(kThreads), 0, x.data<S>(), places, vectors, static_cast<int>(heads),
+           static_cast<int>(width), codes);
   });
 }
 

@@ -122,6 +122,8 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
       return "success";
     case CUBLAS_STATUS_NOT_INITIALIZED:
       return "the library was not initialized";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "the GPU program failed to execute";
     case CUBLAS_STATUS_INVALID_VALUE:
       return "an unsupported value or parameter was passed to the function";
     case CUBLAS_STATUS_NOT_SUPPORTED:
@@ -214,7 +216,7 @@ namespace {
 
 struct Operand {
   const void* matrix;
-  const cublasLtMatrixLayoutOpaque_t& layout;
+  cublasLtMatrixLayoutOpaque_t layout;
   /// Element (row, column) of matrix s, by columns.
   double at(int64_t s, int64_t row, int64_t column) const {
     return read(matrix, layout.type, s * layout.batch_step + column * layout.leading + row);
@@ -229,6 +231,36 @@ struct Operand {
     const auto step = static_cast<uint64_t>(layout.batch_step * bytes_of(layout.type));
     return reinterpret_cast<uintptr_t>(matrix) % bytes == 0 &&
            (layout.batch == 1 || step % bytes == 0);
+  }
+};
+
+/// All that a product needs, by value: a graph computes it when the caller's are gone.
+struct Product {
+  cublasLtMatmulDescOpaque_t description;
+  double times, plus;
+  Operand first, second, before, result;
+  void* to;
+
+  void compute() const {
+    const simt::DeviceAtWork at_work;
+    const cublasLtMatrixLayoutOpaque_t& d = result.layout;
+    const auto depth = static_cast<int64_t>(
+        description.operation_a == CUBLAS_OP_T ? first.layout.rows : first.layout.columns);
+    const auto rows = static_cast<int64_t>(d.rows), columns = static_cast<int64_t>(d.columns);
+    for (int64_t s = 0; s < d.batch; ++s) {
+      for (int64_t i = 0; i < rows * columns; ++i) {
+        const int64_t row = i % rows, column = i / rows;
+        double sum = 0;
+        for (int64_t k = 0; k < depth; ++k) {
+          sum += first.at(s, row, k, description.operation_a) *
+                 second.at(s, k, column, description.operation_b);
+        }
+        // "if beta is 0, C does not have to be a valid input" (cublasGemmEx, of which this is the
+        // general form): NaN there must not spread.
+        sum = times * sum + (plus == 0 ? 0 : plus * before.at(s, row, column));
+        write(to, d.type, s * d.batch_step + column * d.leading + row, sum);
+      }
+    }
   }
 };
 
@@ -258,26 +290,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
       !before.is_aligned(promised[2]) || !result.is_aligned(promised[3])) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  simt::run_pending(stream);
-  const simt::DeviceAtWork at_work;
-  const double times = read(alpha, description->scale, 0), plus = read(beta, description->scale, 0);
-  const auto depth = static_cast<int64_t>(
-      description->operation_a == CUBLAS_OP_T ? a_layout->rows : a_layout->columns);
-  const auto rows = static_cast<int64_t>(d_layout->rows);
-  const auto columns = static_cast<int64_t>(d_layout->columns);
-  for (int64_t s = 0; s < d_layout->batch; ++s) {
-    for (int64_t i = 0; i < rows * columns; ++i) {
-      const int64_t row = i % rows, column = i / rows;
-      double sum = 0;
-      for (int64_t k = 0; k < depth; ++k) {
-        sum += first.at(s, row, k, description->operation_a) *
-               second.at(s, k, column, description->operation_b);
-      }
-      // "if beta is 0, C does not have to be a valid input" (cublasGemmEx, of which this is the
-      // general form): NaN there must not spread.
-      sum = times * sum + (plus == 0 ? 0 : plus * before.at(s, row, column));
-      write(d, d_layout->type, s * d_layout->batch_step + column * d_layout->leading + row, sum);
-    }
-  }
-  return CUBLAS_STATUS_SUCCESS;
+  const Product product{*description, read(alpha, description->scale, 0),
+                        read(beta, description->scale, 0), first, second, before, result, d};
+  return simt::run_in_order(stream, [product] {
+           product.compute();
+           return cudaSuccess;
+         }) == cudaSuccess
+             ? CUBLAS_STATUS_SUCCESS
+             : CUBLAS_STATUS_EXECUTION_FAILED;
 }

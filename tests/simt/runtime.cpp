@@ -7,23 +7,13 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <string>
 #include <utility>
 
-#include "cuda_host_api.h"
 #include "tests/simt/host_keeps_out.h"
 #include "tests/simt/scheduler.h"
-
-struct CUstream_st {
-  std::deque<std::function<void()>> pending;
-  size_t done = 0;  // of all that it was asked for
-};
-struct CUevent_st {
-  CUstream_st* stream = nullptr;  // null: never recorded
-  size_t after = 0;               // so many things
-};
+#include "tests/simt/stream.h"
 
 namespace simt {
 namespace {
@@ -41,16 +31,12 @@ int count_from_environment() {
 
 struct Runtime {
   std::map<std::byte*, size_t> allocations;  // where each begins, and its bytes
+  std::map<std::byte*, size_t> pinned;       // the same of the host's memory
   std::map<const void*, size_t> shared_limits;
   cudaError_t last_error = cudaSuccess;
   std::string report;  // of the kernel that failed
   unsigned launches = 0;
   int devices = count_from_environment();
-
-  cudaError_t note(cudaError_t error) {
-    last_error = error == cudaSuccess ? last_error : error;
-    return error;
-  }
 };
 
 Runtime& runtime() {
@@ -114,16 +100,41 @@ void run_until(cudaStream_t stream, size_t until) {
 }
 
 /// The default stream waits for nothing: what it is asked for is done at once.
-cudaError_t ask(cudaStream_t stream, std::function<void()> work) {
+cudaError_t ask(cudaStream_t stream, const std::function<void()>& work) {
   if (stream == nullptr) {
-    work();
-  } else {
-    stream->pending.push_back(std::move(work));
+    const cudaError_t refused = legacy_stream_call();
+    if (refused == cudaSuccess) {
+      work();
+    }
+    return refused;
   }
+  if (stream->capture != nullptr) {
+    return capture(stream, [work] {
+      work();
+      return cudaSuccess;
+    });
+  }
+  stream->pending.push_back(work);
   return cudaSuccess;
 }
 
+/// Whether all these bytes are in one of the allocations.
+bool within(const std::map<std::byte*, size_t>& allocations, const void* memory, size_t bytes) {
+  auto* first = static_cast<std::byte*>(const_cast<void*>(memory));
+  auto found = allocations.upper_bound(first);
+  if (found == allocations.begin()) {
+    return false;
+  }
+  --found;
+  return first + bytes <= found->first + found->second;
+}
+
 }  // namespace
+
+cudaError_t note(cudaError_t error) {
+  runtime().last_error = error == cudaSuccess ? runtime().last_error : error;
+  return error;
+}
 
 void set_device_count(int count) { runtime().devices = count; }
 
@@ -136,28 +147,35 @@ void run_pending(cudaStream_t stream) {
 void enqueue(cudaStream_t stream, std::function<void()> work) { ask(stream, std::move(work)); }
 
 bool is_device_memory(const void* memory, size_t bytes) {
-  auto* first = static_cast<std::byte*>(const_cast<void*>(memory));
-  const auto next = runtime().allocations.upper_bound(first);
-  if (next == runtime().allocations.begin()) {
-    return false;
+  return within(runtime().allocations, memory, bytes);
+}
+
+cudaError_t run_in_order(cudaStream_t stream, const std::function<cudaError_t()>& work) {
+  if (stream != nullptr && stream->capture != nullptr) {
+    return capture(stream, work);
   }
-  const auto& [start, size] = *std::prev(next);
-  return first + bytes <= start + size;
+  if (const cudaError_t refused = stream == nullptr ? legacy_stream_call() : cudaSuccess;
+      refused != cudaSuccess) {
+    return refused;
+  }
+  run_pending(stream);
+  return work();
 }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                    const std::function<void()>& thread) {
-  Runtime& r = runtime();
   if (!is_valid(config, kernel)) {
-    return r.note(cudaErrorInvalidConfiguration);
+    return note(cudaErrorInvalidConfiguration);
   }
-  run_pending(config.stream);
-  const DeviceAtWork at_work;
-  r.report = run(config.gridDim, config.blockDim, config.dynamicSmemBytes, thread, r.launches++);
-  if (r.report.empty()) {
-    r.report = broken_guards();
-  }
-  return r.report.empty() ? cudaSuccess : r.note(cudaErrorLaunchFailure);
+  return run_in_order(config.stream, [config, thread] {
+    Runtime& r = runtime();
+    const DeviceAtWork at_work;
+    r.report = run(config.gridDim, config.blockDim, config.dynamicSmemBytes, thread, r.launches++);
+    if (r.report.empty()) {
+      r.report = broken_guards();
+    }
+    return r.report.empty() ? cudaSuccess : note(cudaErrorLaunchFailure);
+  });
 }
 
 }  // namespace simt
@@ -165,12 +183,12 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
 /// "cudaErrorNoDevice: no CUDA-capable devices were detected by the installed CUDA driver."
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = simt::runtime().devices;
-  return *count > 0 ? cudaSuccess : simt::runtime().note(cudaErrorNoDevice);
+  return *count > 0 ? cudaSuccess : simt::note(cudaErrorNoDevice);
 }
 cudaError_t cudaSetDevice(int index) {
   return index >= 0 && index < simt::runtime().devices
              ? cudaSuccess
-             : simt::runtime().note(cudaErrorInvalidDevice);
+             : simt::note(cudaErrorInvalidDevice);
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = 13000;
@@ -178,11 +196,14 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  if (const cudaError_t refused = simt::unsafe_call(); refused != cudaSuccess) {
+    return refused;
+  }
   const size_t all = (bytes + 3 * simt::kGuard - 1) / simt::kGuard * simt::kGuard;
   const simt::DeviceAtWork at_work;
   auto* start = static_cast<std::byte*>(simt::take_pages(all));
   if (start == nullptr) {
-    return simt::runtime().note(cudaErrorMemoryAllocation);
+    return simt::note(cudaErrorMemoryAllocation);
   }
   std::memset(start, simt::kNothing, all);
   simt::runtime().allocations[start + simt::kGuard] = bytes;
@@ -194,48 +215,78 @@ cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) {
     return cudaSuccess;
   }
+  if (const cudaError_t refused = simt::unsafe_call(); refused != cudaSuccess) {
+    return refused;
+  }
   auto* start = static_cast<std::byte*>(memory);
   if (simt::runtime().allocations.erase(start) == 0) {
-    return simt::runtime().note(cudaErrorInvalidValue);
+    return simt::note(cudaErrorInvalidValue);
   }
   simt::give_back_pages(start - simt::kGuard);
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind /*kind*/) {
-  const simt::DeviceAtWork at_work;
-  if (bytes > 0) {
-    std::memmove(to, from, bytes);
-  }
-  return cudaSuccess;
+/// Synchronous calls use the legacy stream (Programming Guide, "Prohibited and Unhandled
+/// Operations").
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  return cudaMemcpyAsync(to, from, bytes, kind, nullptr);
 }
+/// CUDA Runtime API, "API synchronization behavior", "Asynchronous": between the device and
+/// pageable memory "the driver may synchronize with the stream", which a captured one can't be.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  return simt::ask(stream, [=] { cudaMemcpy(to, from, bytes, kind); });
+  const bool pageable = (kind == cudaMemcpyHostToDevice &&
+                         !simt::within(simt::runtime().pinned, from, bytes)) ||
+                        (kind == cudaMemcpyDeviceToHost &&
+                         !simt::within(simt::runtime().pinned, to, bytes));
+  if (pageable && stream != nullptr && stream->capture != nullptr) {
+    return simt::wait_call(stream);
+  }
+  return simt::ask(stream, [=] {
+    const simt::DeviceAtWork at_work;
+    if (bytes > 0) {
+      std::memmove(to, from, bytes);
+    }
+  });
 }
 cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
-  const simt::DeviceAtWork at_work;
-  std::memset(memory, value, bytes);
-  return cudaSuccess;
+  return cudaMemsetAsync(memory, value, bytes, nullptr);
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
-  return simt::ask(stream, [=] { cudaMemset(memory, value, bytes); });
+  return simt::ask(stream, [=] {
+    const simt::DeviceAtWork at_work;
+    std::memset(memory, value, bytes);
+  });
 }
 
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  if (const cudaError_t refused = simt::unsafe_call(); refused != cudaSuccess) {
+    return refused;
+  }
   *memory = std::malloc(bytes);
-  return *memory == nullptr ? simt::runtime().note(cudaErrorMemoryAllocation) : cudaSuccess;
+  if (*memory == nullptr) {
+    return simt::note(cudaErrorMemoryAllocation);
+  }
+  simt::runtime().pinned[static_cast<std::byte*>(*memory)] = bytes;
+  return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
+  if (const cudaError_t refused = simt::unsafe_call(); refused != cudaSuccess) {
+    return refused;
+  }
+  simt::runtime().pinned.erase(static_cast<std::byte*>(memory));
   std::free(memory);
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
-  *stream = new CUstream_st;
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  *stream = new CUstream_st{.blocking = flags != cudaStreamNonBlocking, .pending = {}};
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (const cudaError_t refused = simt::wait_call(stream); refused != cudaSuccess) {
+    return refused;
+  }
   simt::run_pending(stream);
   return cudaSuccess;
 }
@@ -262,11 +313,21 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  *event =
-      stream == nullptr ? CUevent_st{} : CUevent_st{stream, stream->done + stream->pending.size()};
+  if (const cudaError_t refused = stream == nullptr ? simt::legacy_stream_call() : cudaSuccess;
+      refused != cudaSuccess) {
+    return refused;
+  }
+  *event = stream == nullptr ? CUevent_st{}
+                             : CUevent_st{stream, stream->done + stream->pending.size(),
+                                          stream->capture.get()};
   return cudaSuccess;
 }
+/// "It is invalid to synchronize or query [...] a captured event." (Prohibited and Unhandled
+/// Operations)
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->captured != nullptr) {
+    return simt::note(cudaErrorCapturedEvent);
+  }
   if (event->stream != nullptr) {
     simt::run_until(event->stream, event->after);
   }
@@ -298,6 +359,18 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice:
       return "invalid device ordinal";
+    case cudaErrorIllegalState:
+      return "the operation cannot be performed in the present state";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+      return "operation failed due to a previous error during capture";
+    case cudaErrorStreamCaptureIsolation:
+      return "dependency created on uncaptured work in another stream";
+    case cudaErrorStreamCaptureImplicit:
+      return "operation would make the legacy stream depend on a capturing blocking stream";
+    case cudaErrorCapturedEvent:
+      return "operation not permitted on an event last recorded in a capturing stream";
     case cudaErrorLaunchFailure:
       return simt::runtime().report.c_str();
   }
@@ -307,7 +380,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
       static_cast<size_t>(value) > simt::kMostShared) {
-    return simt::runtime().note(cudaErrorInvalidValue);
+    return simt::note(cudaErrorInvalidValue);
   }
   simt::runtime().shared_limits[kernel] = static_cast<size_t>(value);
   return cudaSuccess;

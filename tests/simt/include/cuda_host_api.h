@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <tuple>
 
 #include "simt_device.h"
 
@@ -13,8 +14,14 @@ enum cudaError_t {
   cudaErrorInvalidConfiguration = 9,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorIllegalState = 401,
   cudaErrorNotReady = 600,
   cudaErrorLaunchFailure = 719,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureIsolation = 905,
+  cudaErrorStreamCaptureImplicit = 906,
+  cudaErrorCapturedEvent = 907,
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToHost = 0,
@@ -30,6 +37,15 @@ using cudaStream_t = CUstream_st*;
 struct CUevent_st;
 using cudaEvent_t = CUevent_st*;
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
+struct CUgraph_st;
+using cudaGraph_t = CUgraph_st*;
+struct CUgraphExec_st;
+using cudaGraphExec_t = CUgraphExec_st*;
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal = 0,
+  cudaStreamCaptureModeThreadLocal = 1,
+  cudaStreamCaptureModeRelaxed = 2,
+};
 
 struct cudaLaunchAttribute;
 struct cudaLaunchConfig_t {
@@ -61,6 +77,14 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGetLastError();
 /// After a kernel failed: what the harness has to say about it.
 const char* cudaGetErrorString(cudaError_t error);
@@ -75,6 +99,9 @@ void run_pending(cudaStream_t stream);
 void enqueue(cudaStream_t stream, std::function<void()> work);
 /// Whether all these bytes lie in one allocation of the device.
 bool is_device_memory(const void* memory, size_t bytes);
+/// For doubles of libraries: does `work`, and before it all that the stream was asked for; while
+/// the stream is captured it becomes a node of the graph instead.
+cudaError_t run_in_order(cudaStream_t stream, const std::function<cudaError_t()>& work);
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                    const std::function<void()>& thread);
 }  // namespace simt
@@ -82,6 +109,10 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
 template <class... Params, class... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
                                Args&&... args) {
-  return simt::launch(*config, reinterpret_cast<const void*>(kernel),
-                      [&] { kernel(static_cast<Params>(args)...); });
+  // By value, as the real one has them: a graph is launched when the caller's are gone.
+  return simt::launch(
+      *config, reinterpret_cast<const void*>(kernel),
+      [kernel, arguments = std::tuple<Params...>(static_cast<Params>(args)...)] {
+        std::apply(kernel, arguments);
+      });
 }
