@@ -153,7 +153,18 @@ KVView BlockCache::append(int64_t layer, const Tensor& k, const Tensor& v, const
   at.store.write(rows_of(k), rows_of(v), group.row_slots);
   KVView shown = group.tables;
   at.store.show(shown, group.shown);
+  if (next_layer_ == layers() && device_ == kCpu) {
+    drop_tables();
+  }
   return shown;
+}
+
+/// A processor repeats no passes: the next one's tables are new ones.
+void BlockCache::drop_tables() {
+  for (Group& group : groups_) {
+    group.tables = {};
+    group.row_slots = group.step_slots = {};
+  }
 }
 
 void BlockCache::begin(const Tensor& counts, int64_t T) {

@@ -115,6 +115,7 @@ class BlockCache final : public nn::KVCache {
   void prepare(Group& group, const Tensor& counts);
   void place_rows(Group& group, const Tensor& counts, int64_t T) const;
   void build_tables(Group& group, const Tensor& counts, int64_t T) const;
+  void drop_tables();
   void count_reading();
   void put(Tensor& table, const Tensor& host) const;
   void restore_part(const Layer& layer, int64_t sequence, int64_t length, const StoredLayer& stored,

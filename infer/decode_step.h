@@ -31,11 +31,11 @@ class DecodeStep {
   const nn::GPT& model_;
   BlockCache& cache_;
   DType dtype_;
-  Tensor counts_;                   // i32 (B), on the host
-  Tensor ids_;                      // i32 (B, 1)
-  nn::TokenPositions positions_;    // of (B, 1) tokens
-  Tensor logits_;                   // (B, V); what was recorded writes it
-  bool warm_ = false;               // a step has run
+  Tensor counts_;                 // i32 (B), on the host
+  Tensor ids_;                    // i32 (B, 1)
+  nn::TokenPositions positions_;  // of (B, 1) tokens
+  Tensor logits_;                 // (B, V); what was recorded writes it
+  bool warm_ = false;             // a step has run
   std::unique_ptr<kernels::Recording> recording_;
   int64_t repeated_ = 0;
 };

@@ -30,7 +30,6 @@ class CachedDecoder final : public Decoder {
                model.device(), room.prefixes),
         step_(model, cache_, dtype) {}
 
-
   int64_t length(int64_t sequence) const override { return cache_.position(sequence); }
   void reorder(std::span<const int64_t> parents) override { cache_.reorder(parents); }
   void truncate(int64_t sequence, int64_t length) override { cache_.truncate(sequence, length); }

@@ -244,8 +244,8 @@ class Backend {
 
   // --- storing keys and values ---
   /// Slot slots[i] of `to` (slots, K, D, or bytes) = row i of x (n, K, D), rounded to nearest even,
-  /// or coded; slots i32 (n), none twice, -1 where a row is kept nowhere. On a processor x may be of
-  /// any type that `to` is of too.
+  /// or coded; slots i32 (n), none twice, -1 where a row is kept nowhere. On a processor x may be
+  /// of any type that `to` is of too.
   virtual void store_kv(const Tensor& x, const Tensor& slots, Tensor& to, const KVCode& code) = 0;
   /// y = each row of x (..., D) times the Hadamard matrix of the largest power of two that divides
   /// D, block by block, over the square root of its size: its own inverse, and it leaves products

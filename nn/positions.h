@@ -22,8 +22,8 @@ LayerMask layer_mask(const configs::ModelConfig& model, int64_t layer,
 /// The same in a pass.
 LayerMask layer_mask(const configs::ModelConfig& model, int64_t layer, const Pass& pass);
 
-/// Positions of B rows of T tokens, on the host. Under a window W with s sinks a query at p meets the
-/// sinks as if it stood at min(p, W + s - 1): StreamingLLM's positions inside the cache (arXiv
+/// Positions of B rows of T tokens, on the host. Under a window W with s sinks a query at p meets
+/// the sinks as if it stood at min(p, W + s - 1): StreamingLLM's positions inside the cache (arXiv
 /// 2309.17453, section 3.2), without rotating a key twice.
 TokenPositions token_positions(const configs::ModelConfig& model, int64_t B, int64_t T,
                                const Pass& pass);

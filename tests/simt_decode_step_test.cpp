@@ -101,8 +101,7 @@ Decoded by_replays(const nn::GPT& model, const BlockTable& table, const Sequence
                    const std::vector<int64_t>& ends, const infer::Storage& storage) {
   const auto cache = filled(model, table, prompts, storage);
   DecodeStep step(model, *cache, DType::f32);
-  Decoded all =
-      decode(prompts, ends, [&](const Sequences& tokens) { return step.run(tokens); });
+  Decoded all = decode(prompts, ends, [&](const Sequences& tokens) { return step.run(tokens); });
   EXPECT_EQ(step.repeated(), kSteps - 2);
   for (size_t b = 0; b < prompts.size(); ++b) {
     EXPECT_EQ(cache->position(static_cast<int64_t>(b)), std::ssize(prompts[b]) - 1 + ends[b]);
@@ -134,10 +133,9 @@ TEST(DecodeStep, ReplaysGiveTheSameLogitsToARaggedBatch) {
 
 /// Sinks seen from elsewhere, blocks used again, and codes.
 TEST(DecodeStep, ReplaysGiveTheSameLogitsUnderAWindow) {
-  expect_same(tiny_config(), BlockTable({40, 3}, 300), {tokens(100), tokens(110, 1)},
-              {kSteps, kSteps},
-              infer::Storage({configs::KVType::int8, configs::KVType::int4},
-                             infer::Place::memory, true));
+  expect_same(
+      tiny_config(), BlockTable({40, 3}, 300), {tokens(100), tokens(110, 1)}, {kSteps, kSteps},
+      infer::Storage({configs::KVType::int8, configs::KVType::int4}, infer::Place::memory, true));
 }
 
 TEST(DecodeStep, ReplaysGiveTheSameLogitsAtLearnedPositions) {

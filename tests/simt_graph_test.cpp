@@ -62,17 +62,19 @@ class Captured : public ::testing::Test {
   }
 
   static constexpr cudaStreamCaptureMode kThreadLocal = cudaStreamCaptureModeThreadLocal;
+  const DeviceMemory memory_{2 * sizeof(float)};
+  const DeviceMemory other_memory_{4};
   cudaStream_t stream_ = nullptr;
   float number_ = 5;
 };
 
 __global__ void add_to(float* x, float number) { *x += number; }
+__global__ void set_to(float* x, float number) { *x = number; }
 
 /// "all operations pushed into the stream will not be executed" (cudaStreamBeginCapture), and are
 /// at every launch, with the parameters they had.
 TEST_F(Captured, WorkIsDoneAtEveryLaunchWithTheParametersItHad) {
-  const DeviceMemory memory(2 * sizeof(float));
-  auto* x = memory.as<float>();
+  auto* x = memory_.as<float>();
   x[0] = 1;
   x[1] = 7;
   float number = 2;
@@ -98,10 +100,9 @@ TEST_F(Captured, WorkIsDoneAtEveryLaunchWithTheParametersItHad) {
 }
 
 TEST_F(Captured, AKernelThatFailsFailsTheLaunch) {
-  const DeviceMemory memory(sizeof(float));
   cudaLaunchConfig_t config{};
   config.stream = stream_;
-  EXPECT_EQ(cudaLaunchKernelEx(&config, add_to, memory.as<float>() + 1, 1.0F), cudaSuccess);
+  EXPECT_EQ(cudaLaunchKernelEx(&config, set_to, other_memory_.as<float>() + 1, 1.0F), cudaSuccess);
   const cudaGraphExec_t graph = end();
   EXPECT_EQ(cudaGraphLaunch(graph, stream_), cudaErrorLaunchFailure);
   EXPECT_STREQ(cudaGetErrorString(cudaErrorLaunchFailure),
@@ -115,11 +116,10 @@ TEST_F(Captured, RefusesToBeWaitedFor) {
 }
 
 TEST_F(Captured, RefusesMemoryOfTheDriver) {
-  const DeviceMemory before = [] { return DeviceMemory(4); }();
   void* memory = nullptr;
   for (int call = 0; call < 4; ++call) {
     const cudaError_t error = call == 0   ? cudaMalloc(&memory, 4)
-                              : call == 1 ? cudaFree(before.as<void>())
+                              : call == 1 ? cudaFree(memory_.as<void>())
                               : call == 2 ? cudaMallocHost(&memory, 4)
                                           : cudaFreeHost(&memory);
     EXPECT_EQ(error, cudaErrorStreamCaptureUnsupported) << call;
@@ -141,18 +141,17 @@ TEST_F(Captured, ARelaxedThreadMayAskForMemory) {
 }
 
 TEST_F(Captured, RefusesCopiesOfPageableMemory) {
-  const DeviceMemory memory(sizeof(float));
-  EXPECT_EQ(cudaMemcpyAsync(memory.as<void>(), &number_, 4, cudaMemcpyHostToDevice, stream_),
+  EXPECT_EQ(cudaMemcpyAsync(memory_.as<void>(), &number_, 4, cudaMemcpyHostToDevice, stream_),
             cudaErrorStreamCaptureUnsupported);
   expect_lost();
   begin();
-  EXPECT_EQ(cudaMemcpyAsync(&number_, memory.as<void>(), 4, cudaMemcpyDeviceToHost, stream_),
+  EXPECT_EQ(cudaMemcpyAsync(&number_, memory_.as<void>(), 4, cudaMemcpyDeviceToHost, stream_),
             cudaErrorStreamCaptureUnsupported);
   expect_lost();
   void* pinned = nullptr;
   cudaMallocHost(&pinned, 4);
   begin();
-  EXPECT_EQ(cudaMemcpyAsync(memory.as<void>(), pinned, 4, cudaMemcpyHostToDevice, stream_),
+  EXPECT_EQ(cudaMemcpyAsync(memory_.as<void>(), pinned, 4, cudaMemcpyHostToDevice, stream_),
             cudaSuccess);
   cudaGraphExecDestroy(end());
   cudaFreeHost(pinned);
@@ -160,8 +159,7 @@ TEST_F(Captured, RefusesCopiesOfPageableMemory) {
 
 /// The legacy stream waits for blocking streams, and so does not go with the capture of one.
 TEST_F(Captured, ABlockingOneRefusesTheLegacyStream) {
-  const DeviceMemory memory(sizeof(float));
-  EXPECT_EQ(cudaMemcpy(memory.as<void>(), &number_, 4, cudaMemcpyHostToDevice), cudaSuccess);
+  EXPECT_EQ(cudaMemcpy(memory_.as<void>(), &number_, 4, cudaMemcpyHostToDevice), cudaSuccess);
   cudaStream_t blocking = nullptr;
   cudaStreamCreateWithFlags(&blocking, 0);
   cudaLaunchConfig_t config{};
@@ -170,16 +168,16 @@ TEST_F(Captured, ABlockingOneRefusesTheLegacyStream) {
   for (int call = 0; call < 5; ++call) {
     cudaStreamBeginCapture(blocking, kThreadLocal);
     const cudaError_t error =
-        call == 0   ? cudaMemcpy(memory.as<void>(), &number_, 4, cudaMemcpyHostToDevice)
-        : call == 1 ? cudaMemset(memory.as<void>(), 0, 4)
-        : call == 2 ? cudaLaunchKernelEx(&config, add_to, memory.as<float>(), 1.0F)
+        call == 0   ? cudaMemcpy(memory_.as<void>(), &number_, 4, cudaMemcpyHostToDevice)
+        : call == 1 ? cudaMemset(memory_.as<void>(), 0, 4)
+        : call == 2 ? cudaLaunchKernelEx(&config, add_to, memory_.as<float>(), 1.0F)
         : call == 3 ? cudaEventRecord(event, nullptr)
                     : cudaStreamSynchronize(nullptr);
     EXPECT_EQ(error, cudaErrorStreamCaptureImplicit) << call;
     cudaGraph_t graph = nullptr;
     EXPECT_EQ(cudaStreamEndCapture(blocking, &graph), cudaErrorStreamCaptureInvalidated);
   }
-  EXPECT_EQ(*memory.as<float>(), 5);
+  EXPECT_EQ(*memory_.as<float>(), 5);
   cudaEventDestroy(event);
   cudaStreamDestroy(blocking);
 }

@@ -1,4 +1,5 @@
-// Steps captured as CUDA graphs: CUDA C++ Programming Guide, "Creating a Graph Using Stream Capture".
+// Steps captured as CUDA graphs: CUDA C++ Programming Guide, "Creating a Graph Using Stream
+// Capture".
 #include "kernels/cuda/cuda_allocator.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/runtime.h"

@@ -290,12 +290,19 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
       !before.is_aligned(promised[2]) || !result.is_aligned(promised[3])) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  const Product product{*description, read(alpha, description->scale, 0),
-                        read(beta, description->scale, 0), first, second, before, result, d};
-  return simt::run_in_order(stream, [product] {
-           product.compute();
-           return cudaSuccess;
-         }) == cudaSuccess
+  const Product product{*description,
+                        read(alpha, description->scale, 0),
+                        read(beta, description->scale, 0),
+                        first,
+                        second,
+                        before,
+                        result,
+                        d};
+  return simt::run_in_order(stream,
+                            [product] {
+                              product.compute();
+                              return cudaSuccess;
+                            }) == cudaSuccess
              ? CUBLAS_STATUS_SUCCESS
              : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -1,5 +1,5 @@
-// Stream capture of the CUDA runtime's double. What a captured stream is asked for is kept, with the
-// parameters it had then, and done at every launch of the graph.
+// Stream capture of the CUDA runtime's double. What a captured stream is asked for is kept, with
+// the parameters it had then, and done at every launch of the graph.
 //
 // Refused is what CUDA C++ Programming Guide, "CUDA Graphs", "Creating a Graph Using Stream
 // Capture" forbids under "Prohibited and Unhandled Operations"; and as "Invalidation" there says,

@@ -186,9 +186,8 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return *count > 0 ? cudaSuccess : simt::note(cudaErrorNoDevice);
 }
 cudaError_t cudaSetDevice(int index) {
-  return index >= 0 && index < simt::runtime().devices
-             ? cudaSuccess
-             : simt::note(cudaErrorInvalidDevice);
+  return index >= 0 && index < simt::runtime().devices ? cudaSuccess
+                                                       : simt::note(cudaErrorInvalidDevice);
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = 13000;
@@ -235,10 +234,9 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 /// pageable memory "the driver may synchronize with the stream", which a captured one can't be.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  const bool pageable = (kind == cudaMemcpyHostToDevice &&
-                         !simt::within(simt::runtime().pinned, from, bytes)) ||
-                        (kind == cudaMemcpyDeviceToHost &&
-                         !simt::within(simt::runtime().pinned, to, bytes));
+  const bool pageable =
+      (kind == cudaMemcpyHostToDevice && !simt::within(simt::runtime().pinned, from, bytes)) ||
+      (kind == cudaMemcpyDeviceToHost && !simt::within(simt::runtime().pinned, to, bytes));
   if (pageable && stream != nullptr && stream->capture != nullptr) {
     return simt::wait_call(stream);
   }
@@ -317,9 +315,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
       refused != cudaSuccess) {
     return refused;
   }
-  *event = stream == nullptr ? CUevent_st{}
-                             : CUevent_st{stream, stream->done + stream->pending.size(),
-                                          stream->capture.get()};
+  *event = stream == nullptr
+               ? CUevent_st{}
+               : CUevent_st{stream, stream->done + stream->pending.size(), stream->capture.get()};
   return cudaSuccess;
 }
 /// "It is invalid to synchronize or query [...] a captured event." (Prohibited and Unhandled

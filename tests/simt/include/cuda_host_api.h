@@ -110,9 +110,8 @@ template <class... Params, class... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
                                Args&&... args) {
   // By value, as the real one has them: a graph is launched when the caller's are gone.
-  return simt::launch(
-      *config, reinterpret_cast<const void*>(kernel),
-      [kernel, arguments = std::tuple<Params...>(static_cast<Params>(args)...)] {
-        std::apply(kernel, arguments);
-      });
+  return simt::launch(*config, reinterpret_cast<const void*>(kernel),
+                      [kernel, arguments = std::tuple<Params...>(static_cast<Params>(args)...)] {
+                        std::apply(kernel, arguments);
+                      });
 }
