@@ -187,6 +187,7 @@ struct TrainConfig {
   DeviceKind device = DeviceKind::cpu;         // every machine has one
   int64_t threads = 0;                         // all cores
   bool deterministic = true;                   // a result that repeats can be looked into
+  bool tf32 = false;                           // f32 means f32 unless it is said
   bool shard_optimizer = false;                // small models' state fits on every worker
 
   bool operator==(const TrainConfig&) const = default;
@@ -225,6 +226,8 @@ struct TrainConfig {
     visit(Field{"deterministic",
                 "equal runs on one kind of GPU give equal bits; false: not quite, but faster"},
           self.deterministic);
+    visit(Field{"tf32", "in fp32 a GPU multiplies matrices rounded to 10 bits of mantissa: faster"},
+          self.tf32);
     visit(Field{"shard_optimizer", "each of several workers keeps a part of the optimizer's state"},
           self.shard_optimizer);
   }

@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "kernels/peak.h"
 #include "tensor/allocator.h"
+#include "tensor/rng.h"
 
 namespace headroom::experiments {
 
@@ -20,6 +21,23 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
+namespace {
+
+/// From -1 to 1: zeros would cost a GPU less power, and its clock would be higher for them.
+Tensor random_matrix(int64_t size, DType type, Device device) {
+  const RandomStream stream(1, "matrix product");
+  std::vector<float> values(static_cast<size_t>(size * size));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(2 * stream.uniform(i) - 1);
+  }
+  const Tensor numbers = Tensor::from(values, {size, size}, device);
+  Tensor matrix = Tensor::empty({size, size}, type, device);
+  kernels::backend(device).cast(numbers, matrix);
+  return matrix;
+}
+
+}  // namespace
+
 double best_gemm_gflops(DType operands, Device device) {
   using kernels::Transpose;
   constexpr int kRuns = 5;
@@ -27,8 +45,7 @@ double best_gemm_gflops(DType operands, Device device) {
   auto& kernels = kernels::backend(device);
   double best = 0;
   for (const int64_t size : device == kCpu ? kOnCpu : kOnGpu) {
-    const Tensor a = Tensor::zeros({size, size}, operands, device),
-                 b = Tensor::zeros({size, size}, operands, device);
+    const Tensor a = random_matrix(size, operands, device), b = a.clone();
     const kernels::Into out{Tensor::empty({size, size}, DType::f32, device)};
     const auto product = [&] {
       kernels.matmul(a, Transpose::no, b, Transpose::yes, out);

@@ -11,6 +11,7 @@
 #include "kernels/peak.h"
 #include "kernels/threads.h"
 #include "nn/gpt.h"
+#include "train/precision.h"
 #include "train/step.h"
 
 namespace headroom::experiments {
@@ -41,7 +42,7 @@ class Training {
         optimizer_(config.train, model_.parameters(), dtype_),
         batch_{random_tokens(config, options.vocab_size, 0),
                random_tokens(config, options.vocab_size, 1)} {
-    kernels::backend(options.device).set_deterministic(config.train.deterministic);
+    kernels::backend(options.device).set_arithmetic(train::arithmetic(config.train));
   }
 
   double step_ms() {

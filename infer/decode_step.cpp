@@ -46,12 +46,11 @@ Tensor DecodeStep::run(const Sequences& tokens) {
     compute();
     warm_ = true;
   }
-  const Tensor all = logits_.to(kCpu);
   const int64_t given = count_tokens(tokens);
-  Tensor rows = Tensor::empty({given, all.dim(1)}, all.dtype());
+  Tensor rows = Tensor::empty({given, logits_.dim(1)}, logits_.dtype(), logits_.device());
   for (int64_t b = 0, n = 0; n < given; ++b) {
     if (!tokens[static_cast<size_t>(b)].empty()) {
-      rows.rows(n, n + 1).copy_from(all.rows(b, b + 1));
+      rows.rows(n, n + 1).copy_from(logits_.rows(b, b + 1));
       ++n;
     }
   }

@@ -19,7 +19,7 @@ class DecodeStep {
 
   /// Whether these are tokens for a step: one or none for each sequence, and some.
   static bool is_step(const Sequences& tokens);
-  /// Gives them to the cache. Returns logits (N, V) on the host for those that were given one.
+  /// Gives them to the cache. Returns logits (N, V) of those that were given one.
   Tensor run(const Sequences& tokens);
   /// Steps that repeated a recorded one.
   int64_t repeated() const { return repeated_; }

@@ -21,7 +21,6 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 Sequences choose_all(const Tensor& logits, int64_t index, const GenerateOptions& options,
                      const Sequences& given, Generated& result, const OnToken& on_token) {
   Sequences next(given.size());
-  const Tensor host = logits.to(kCpu);
   int64_t n = 0;
   for (size_t row = 0; row < given.size(); ++row) {
     if (given[row].empty()) {
@@ -30,7 +29,7 @@ Sequences choose_all(const Tensor& logits, int64_t index, const GenerateOptions&
     const auto id = static_cast<int64_t>(row);
     const Choice choice = [&] {
       const kernels::Kernel kernel("sample");
-      return choose(logits_of(host, n, options), options.sampling, id, index);
+      return choose(logits_of(logits, n, options), options.sampling, id, index);
     }();
     ++n;
     result.tokens[row].push_back(choice.token);

@@ -89,7 +89,7 @@ Tensor prefill(Decoder& decoder, const Sequences& rows, const GenerateOptions& o
                GenerateStats& stats);
 /// What is known when the last token has been chosen.
 void finish_stats(Decoder& decoder, GenerateStats& stats);
-/// The logits (V) of row n of (N, V), of the ids that may be chosen, on the host.
+/// The logits (V) of row n of (N, V), of the ids that may be chosen.
 Tensor logits_of(const Tensor& logits, int64_t n, const GenerateOptions& options);
 
 }  // namespace headroom::infer

@@ -35,7 +35,7 @@ struct Choice {
   double log_prob = 0;
 };
 
-/// The token that follows logits (V), f32 or f64, on the host. The draw is number `index` of the
+/// The token that follows logits (V), f32 or f64. The draw is number `index` of the
 /// stream of (seed, row): what other rows there are, and what they drew, changes nothing. Throws
 /// Error naming a logit that is NaN or +inf.
 Choice choose(const Tensor& logits, const SamplingOptions& options, int64_t row, int64_t index);

@@ -14,14 +14,6 @@ namespace {
 /// All logits of the sequences, one after the other, V for each token.
 using Logits = std::vector<double>;
 
-std::vector<double> to_doubles(const Tensor& x) {
-  if (x.dtype() == DType::f64) {
-    return x.to_vector<double>();
-  }
-  const std::vector<float> values = x.to_vector<float>();
-  return {values.begin(), values.end()};
-}
-
 /// Collects the hidden rows of a pass, and computes the head once they are all there.
 class AllRows {
  public:

@@ -130,6 +130,22 @@ struct Largest {
   double log_sum = 0;  // the logarithm of the sum of exp(number) over all
 };
 
+/// What narrows the choice of a token, one after another, each what the one before left; none
+/// leaves less than one token.
+struct Narrowing {
+  int64_t top_k = 0;  // the k largest logits; among equal ones those of the lowest ids; 0: all
+  double top_p =
+      1;  // the fewest of the likeliest whose weights reach this share of the sum; 1: all
+  double min_p = 0;  // those of at least this weight
+};
+
+/// How a GPU may compute what it would compute faster otherwise. A processor's kernels know one
+/// way.
+struct Arithmetic {
+  bool deterministic = true;  // equal calls on equal hardware give equal bits
+  bool tf32 = false;  // products of f32 matrices round their factors to TF32: 10 bits of mantissa
+};
+
 /// Kernels that a device runs again when told to, without being asked for each.
 class Recording {
  public:
@@ -152,9 +168,8 @@ class Backend {
   /// and what it reads stays where it is for as long as the recording lives. Only where records().
   virtual std::unique_ptr<Recording> record(const std::function<void()>& step);
 
-  /// Whether equal calls on equal hardware must give equal bits, as they do until this is called,
-  /// or may differ where that is faster. Only a GPU's kernels make a difference.
-  virtual void set_deterministic(bool /*deterministic*/) {}
+  /// Until it is called, Arithmetic() holds.
+  virtual void set_arithmetic(const Arithmetic& /*arithmetic*/) {}
 
   // --- elementwise ---
   virtual void fill(Tensor& x, double value) = 0;
@@ -267,6 +282,12 @@ class Backend {
   virtual Largest largest(const Tensor& x) = 0;
   /// y (V) = exp((x - shift) / divisor) for x up to the shift, both of the compute type.
   virtual void exp_weights(const Tensor& x, double shift, double divisor, Tensor& y) = 0;
+  /// w (V), the weights of tokens whose logits are x (V), becomes 0 where the choice is narrowed;
+  /// both of the compute type. The largest weight is 1.
+  virtual void keep_likeliest(const Tensor& x, const Narrowing& by, Tensor& w) = 0;
+  /// The first index at which the sum of w (V), of the compute type, passes `share` of all of it;
+  /// -1 where rounding has used up the last.
+  virtual int32_t draw(const Tensor& w, double share) = 0;
 
   // --- optimizers ---
   // What gradients amount to stays on the device: no update waits for the host to have read it.

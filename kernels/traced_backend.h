@@ -13,7 +13,7 @@ class TracedBackend final : public Backend {
   explicit TracedBackend(Backend& inner) : inner_(inner) {}
 
   void wait() override { inner_.wait(); }
-  void set_deterministic(bool deterministic) override { inner_.set_deterministic(deterministic); }
+  void set_arithmetic(const Arithmetic& arithmetic) override { inner_.set_arithmetic(arithmetic); }
 
   void fill(Tensor& x, double value) override {
     const Waited kernel(inner_, "fill", shape_of(x));
@@ -185,6 +185,14 @@ class TracedBackend final : public Backend {
   void exp_weights(const Tensor& x, double shift, double divisor, Tensor& y) override {
     const Waited kernel(inner_, "exp_weights", shape_of(x));
     inner_.exp_weights(x, shift, divisor, y);
+  }
+  void keep_likeliest(const Tensor& x, const Narrowing& by, Tensor& w) override {
+    const Waited kernel(inner_, "keep_likeliest", shape_of(x));
+    inner_.keep_likeliest(x, by, w);
+  }
+  int32_t draw(const Tensor& w, double share) override {
+    const Waited kernel(inner_, "draw", shape_of(w));
+    return inner_.draw(w, share);
   }
 
   void sum_of_squares(std::span<const Tensor> tensors, Tensor& sum) override {

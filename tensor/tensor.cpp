@@ -1,6 +1,7 @@
 // Storage, views and copies. Memory comes from the device's allocator and goes back to it.
 #include "tensor/tensor.h"
 
+#include <type_traits>
 #include <utility>
 
 #include "tensor/allocator.h"
@@ -102,22 +103,43 @@ void Tensor::zero() { allocator(device()).zero(raw(), nbytes()); }
 
 double Tensor::item() const {
   check(numel() == 1, "[item] one element is needed: shape {}", shape_);
-  const Tensor host = to(kCpu);
-  switch (dtype_) {
-    case DType::f64:
-      return *host.data<double>();
-    case DType::f32:
-      return *host.data<float>();
-    case DType::bf16:
-      return static_cast<float>(*host.data<bf16>());
-    case DType::f16:
-      return static_cast<float>(*host.data<f16>());
-    case DType::i8:
-      return *host.data<int8_t>();
-    case DType::i32:
-      return *host.data<int32_t>();
+  return to_doubles(*this).front();
+}
+
+namespace {
+
+template <class T>
+std::vector<double> widen(const Tensor& x) {
+  std::vector<double> values;
+  values.reserve(static_cast<size_t>(x.numel()));
+  for (const T value : x.to_vector<T>()) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      values.push_back(static_cast<double>(value));
+    } else {
+      values.push_back(static_cast<double>(static_cast<float>(value)));
+    }
   }
-  throw Error("[item] unknown element type");
+  return values;
+}
+
+}  // namespace
+
+std::vector<double> to_doubles(const Tensor& x) {
+  switch (x.dtype()) {
+    case DType::f64:
+      return x.to_vector<double>();
+    case DType::f32:
+      return widen<float>(x);
+    case DType::bf16:
+      return widen<bf16>(x);
+    case DType::f16:
+      return widen<f16>(x);
+    case DType::i8:
+      return widen<int8_t>(x);
+    case DType::i32:
+      return widen<int32_t>(x);
+  }
+  throw Error("[tensor] unknown element type");
 }
 
 }  // namespace headroom

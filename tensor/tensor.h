@@ -104,6 +104,9 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
+/// The elements of a tensor of any type on any device.
+std::vector<double> to_doubles(const Tensor& x);
+
 template <class T>
 Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device) {
   check(static_cast<int64_t>(values.size()) == shape.numel(), "[tensor] {} values for shape {}",

@@ -306,7 +306,7 @@ Config unusual() {
       "        schedule: cosine, warmup_steps: 9, decay_fraction: 0.25, final_lr: 0.1, eval_every: "
       "11,\n"
       "        save_every: 12, precision: bf16, seed: 9007199254740991, threads: 2,\n"
-      "        device: cuda, deterministic: false, shard_optimizer: true}\n"
+      "        device: cuda, deterministic: false, tf32: true, shard_optimizer: true}\n"
       "sweep: {n_kv_head: [6, 2], seeds: [0, 9], fair: same-params}\n");
 }
 

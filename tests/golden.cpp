@@ -13,19 +13,6 @@ std::string full_name(const std::string& group, const std::string& name) {
   return group.empty() ? name : group + "/" + name;
 }
 
-template <class T>
-std::vector<double> widen(const Tensor& x) {
-  std::vector<double> values;
-  for (const T value : x.to_vector<T>()) {
-    if constexpr (std::is_arithmetic_v<T>) {
-      values.push_back(static_cast<double>(value));
-    } else {
-      values.push_back(static_cast<double>(static_cast<float>(value)));
-    }
-  }
-  return values;
-}
-
 }  // namespace
 
 Golden::Golden(const std::string& file)
@@ -71,24 +58,6 @@ double Golden::number(const std::string& group, const std::string& key) const {
 
 std::string Golden::text(const std::string& group, const std::string& key) const {
   return arguments(group).at(key).get<std::string>();
-}
-
-std::vector<double> to_doubles(const Tensor& x) {
-  switch (x.dtype()) {
-    case DType::f64:
-      return x.to_vector<double>();
-    case DType::f32:
-      return widen<float>(x);
-    case DType::bf16:
-      return widen<bf16>(x);
-    case DType::f16:
-      return widen<f16>(x);
-    case DType::i8:
-      return widen<int8_t>(x);
-    case DType::i32:
-      return widen<int32_t>(x);
-  }
-  throw Error("unknown element type");
 }
 
 double max_relative_error(const Tensor& a, const Tensor& b) {

@@ -36,9 +36,6 @@ class Golden {
   SafetensorsFile file_;
 };
 
-/// The elements of a tensor of any type on any device.
-std::vector<double> to_doubles(const Tensor& x);
-
 /// max |a - b| / max |b|; infinite when either holds a NaN or an infinity, and where b is all zero
 /// and a is not. Throws Error when the shapes differ.
 double max_relative_error(const Tensor& a, const Tensor& b);

@@ -18,7 +18,7 @@ using testing::Precision;
 using testing::Problem;
 
 double weighted_sum(const AttentionInputs& in, const std::vector<double>& dout) {
-  const std::vector<double> out = testing::to_doubles(forward(in).out);
+  const std::vector<double> out = to_doubles(forward(in).out);
   return std::inner_product(out.begin(), out.end(), dout.begin(), 0.0);
 }
 
@@ -60,7 +60,7 @@ TEST(AttentionGradient, EqualsFiniteDifferences) {
 /// (B, H, T, D) of the golden files to (B, T, H, D) and back.
 Tensor swap_middle(const Tensor& x) {
   const int64_t outer = x.dim(1), inner = x.dim(2), size = x.dim(3);
-  const std::vector<double> from = testing::to_doubles(x);
+  const std::vector<double> from = to_doubles(x);
   std::vector<double> to(from.size());
   for (int64_t i = 0; i < x.numel(); ++i) {
     const int64_t d = i % size, m = i / size % inner, o = i / size / inner % outer;

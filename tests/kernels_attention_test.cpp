@@ -175,7 +175,7 @@ TEST_P(Attention, HasTheGradientsOfItsDefinition) {
   const Shape shape = output_shape(in);
   const Tensor dout = as(type, normals(shape.numel(), random), shape);
   const testing::AttentionResult expected =
-      testing::reference_attention(in, testing::to_doubles(dout));
+      testing::reference_attention(in, to_doubles(dout));
   // dq of a lone key is 0 up to the rounding of differences of numbers near 1.
   const bool lone = problem().lengths[0] == 1 || problem().window == 1;
   const double bound = 5 * precision().tolerance;

@@ -143,5 +143,25 @@ INSTANTIATE_TEST_SUITE_P(Types, Matmul,
                                            Types{"bf16_to_f32", DType::bf16, DType::f32}),
                          [](const auto& each) { return std::string(each.param.name); });
 
+/// 1 + 2^-12 has more bits of mantissa than TF32.
+TEST(MatmulArithmetic, FactorsAreRoundedToTf32WhereThatIsAllowed) {
+  const int64_t n = 64;
+  const std::vector<double> fine(static_cast<size_t>(n * n), 1 + 0x1p-12);
+  const std::vector<double> ones(static_cast<size_t>(n * n), 1.0);
+  const auto first_element = [&](DType type, bool tf32) {
+    test_backend().set_arithmetic({.deterministic = true, .tf32 = tf32});
+    const Tensor out = there(as(type, ones, {n, n}));
+    test_backend().matmul(there(as(type, fine, {n, n})), Transpose::no,
+                          there(as(type, ones, {n, n})), Transpose::no, Into{out});
+    test_backend().set_arithmetic({});
+    return to_doubles(out).front();
+  };
+  const auto count = static_cast<double>(n);
+  const double exact = count * (1 + 0x1p-12), rounded = count;
+  EXPECT_EQ(first_element(DType::f32, false), exact);
+  EXPECT_EQ(first_element(DType::f32, true), test_device() == kCpu ? exact : rounded);
+  EXPECT_EQ(first_element(DType::f64, true), exact);
+}
+
 }  // namespace
 }  // namespace headroom::testing

@@ -1,4 +1,6 @@
 // What sampling asks of logits, against its definition in float64.
+#include <numeric>
+
 #include "tests/kernel_operands.h"
 
 namespace headroom::testing {
@@ -84,6 +86,82 @@ TEST_P(Sampling, WeightsOfATinyDivisorAreZeroOrOne) {
     Tensor y = there(as(GetParam().type, {9, 9, 9, 9}, {4}));
     test_backend().exp_weights(x, 1, divisor, y);
     EXPECT_EQ(to_doubles(y), (std::vector<double>{1, 0, 0, 1}));
+  }
+}
+
+/// What narrowing leaves of weights: by sorting, and one filter after another.
+std::vector<double> narrowed(const std::vector<double>& x, std::vector<double> w,
+                             const kernels::Narrowing& by) {
+  std::vector<size_t> order(x.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return x[a] > x[b]; });
+  size_t kept = x.size();
+  if (by.top_k > 0) kept = std::min(kept, static_cast<size_t>(by.top_k));
+  double all = 0, sum = 0;
+  for (size_t i = 0; i < kept; ++i) all += w[order[i]];
+  for (size_t i = 0; i < kept; ++i) {
+    sum += w[order[i]];
+    if (by.top_p < 1 && sum >= by.top_p * all) kept = i + 1;
+  }
+  for (size_t i = kept; i < x.size(); ++i) w[order[i]] = 0;
+  for (double& weight : w) weight = weight < by.min_p ? 0 : weight;
+  return w;
+}
+
+/// Logits with many equal ones, zeros of both signs among them, and some that are minus infinity.
+std::vector<double> coarse_logits(int64_t n, std::mt19937& random) {
+  std::vector<double> x = normals(n, random);
+  for (double& logit : x) logit = std::round(4 * logit) / 4;
+  for (size_t i = 5; i < x.size(); i += 9) x[i] = -std::numeric_limits<double>::infinity();
+  return x;
+}
+
+TEST_P(Sampling, NarrowingKeepsTheLikeliest) {
+  std::mt19937 random(4);
+  for (const int64_t n : kVocabularies) {
+    const DeviceOperand x(GetParam().type, coarse_logits(n, random), {n});
+    const double most = *std::max_element(x.exact.begin(), x.exact.end());
+    for (const kernels::Narrowing& by : {kernels::Narrowing{},
+                                         {.top_k = 1},
+                                         {.top_k = 3},
+                                         {.top_k = n / 2},
+                                         {.top_k = n + 1},
+                                         {.top_p = 0},
+                                         {.top_p = 0.3},
+                                         {.top_p = 0.9},
+                                         {.min_p = 0.2},
+                                         {.min_p = 1},
+                                         {.top_k = 16, .top_p = 0.7, .min_p = 0.3}}) {
+      Tensor w = there(as(GetParam().type, x.exact, {n}));
+      test_backend().exp_weights(x.tensor, most, 0.8, w);
+      const std::vector<double> expected = narrowed(x.exact, to_doubles(w), by);
+      test_backend().keep_likeliest(x.tensor, by, w);
+      EXPECT_EQ(to_doubles(w), expected)
+          << n << ": top_k " << by.top_k << ", top_p " << by.top_p << ", min_p " << by.min_p;
+    }
+  }
+}
+
+TEST_P(Sampling, DrawsWhereTheSharePasses) {
+  const std::vector<double> eighths = {0, 0.25, 0, 0.5, 0.125, 0, 0.125, 0};
+  const Tensor w = there(as(GetParam().type, eighths, {8}));
+  for (const auto& [share, token] : std::vector<std::pair<double, int32_t>>{{0, 1},
+                                                                            {0.249, 1},
+                                                                            {0.25, 3},
+                                                                            {0.7499, 3},
+                                                                            {0.75, 4},
+                                                                            {0.875, 6},
+                                                                            {0.9999, 6},
+                                                                            {1, -1}}) {
+    EXPECT_EQ(test_backend().draw(w, share), token) << share;
+  }
+  for (const int64_t n : kVocabularies) {
+    const std::vector<double> weights(static_cast<size_t>(n), 1.0);  // sums that are exact
+    for (const double share : {0.0, 0.3, 0.999}) {
+      EXPECT_EQ(test_backend().draw(there(as(GetParam().type, weights, {n})), share),
+                static_cast<int32_t>(share * static_cast<double>(n)))
+          << n << ", " << share;
+    }
   }
 }
 

@@ -17,7 +17,6 @@ using testing::as;
 using testing::AttentionInputs;
 using testing::normals;
 using testing::Problem;
-using testing::to_doubles;
 
 /// A way to keep a vector: elements of a type, or i8 codes of some bits.
 struct Kind {

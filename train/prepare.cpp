@@ -13,6 +13,7 @@
 #include "tensor/check.h"
 #include "tensor/file.h"
 #include "train/device.h"
+#include "train/precision.h"
 
 namespace headroom::train {
 
@@ -176,7 +177,7 @@ Prepared prepare(const configs::Config& config, const TrainOptions& options, Obs
   start.threads = kernels::threads();
   load_data(config, workers, run, start, observer);
   make_model(config, workers, run, start, observer);
-  kernels::backend(run.model->device()).set_deterministic(config.train.deterministic);
+  kernels::backend(run.model->device()).set_arithmetic(arithmetic(config.train));
 
   start.checkpoint_bytes = checkpoint_bytes(*run.model, *run.optimizer);
   kernels::meet(workers);  // nobody finds in the folder what another one has begun

@@ -76,6 +76,8 @@ class CpuBackend final : public Backend {
   // sampling.cpp
   Largest largest(const Tensor& x) override;
   void exp_weights(const Tensor& x, double shift, double divisor, Tensor& y) override;
+  void keep_likeliest(const Tensor& x, const Narrowing& by, Tensor& w) override;
+  int32_t draw(const Tensor& w, double share) override;
 
   // optimizer.cpp
   void sum_of_squares(std::span<const Tensor> tensors, Tensor& sum) override;

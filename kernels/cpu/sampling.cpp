@@ -1,7 +1,9 @@
 // What choosing a token asks of its logits, which a large vocabulary makes a loop over 50 000
 // numbers in every decode step.
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
@@ -121,9 +123,94 @@ namespace headroom::kernels::cpu {
 HWY_EXPORT(FindLargest);
 HWY_EXPORT(ExpWeights);
 
+namespace {
+
+/// Tokens that may still be chosen.
+template <class C>
+class Candidates {
+ public:
+  Candidates(const C* logits, C* weights, int64_t count)
+      : logits_(logits), weights_(weights), tokens_(static_cast<size_t>(count)) {
+    std::iota(tokens_.begin(), tokens_.end(), 0);
+  }
+
+  void keep_top_k(int64_t k) {
+    std::nth_element(tokens_.begin(), tokens_.begin() + k - 1, tokens_.end(), likelier());
+    drop_from(static_cast<size_t>(k));
+  }
+
+  void keep_top_p(double p) {
+    const double wanted =
+        p * std::accumulate(tokens_.begin(), tokens_.end(), 0.0,
+                            [this](double sum, int64_t token) { return sum + weights_[token]; });
+    std::sort(tokens_.begin(), tokens_.end(), likelier());
+    double sum = 0;
+    size_t kept = 0;
+    do {
+      sum += weights_[tokens_[kept++]];
+    } while (sum < wanted && kept < tokens_.size());
+    drop_from(kept);
+  }
+
+ private:
+  auto likelier() const {
+    return [this](int64_t a, int64_t b) {
+      return logits_[a] != logits_[b] ? logits_[a] > logits_[b] : a < b;
+    };
+  }
+  void drop_from(size_t first) {
+    for (size_t i = first; i < tokens_.size(); ++i) {
+      weights_[tokens_[i]] = 0;
+    }
+    tokens_.resize(first);
+  }
+
+  const C* logits_;
+  C* weights_;
+  std::vector<int64_t> tokens_;
+};
+
+template <class C>
+void narrow(const C* logits, const Narrowing& by, C* weights, int64_t count) {
+  const bool top_k = by.top_k > 0 && by.top_k < count;
+  if (top_k || by.top_p < 1) {
+    Candidates<C> left(logits, weights, count);
+    if (top_k) {
+      left.keep_top_k(by.top_k);
+    }
+    if (by.top_p < 1) {
+      left.keep_top_p(by.top_p);
+    }
+  }
+  std::replace_if(
+      weights, weights + count, [&by](C weight) { return weight < by.min_p; }, C(0));
+}
+
+template <class C>
+int32_t draw_from(const C* weights, int64_t count, double share) {
+  double left = share * std::accumulate(weights, weights + count, 0.0);
+  for (int64_t i = 0; i < count; ++i) {
+    left -= weights[i];
+    if (left < 0) {
+      return static_cast<int32_t>(i);
+    }
+  }
+  return -1;
+}
+
+}  // namespace
+
 Largest CpuBackend::largest(const Tensor& x) { return HWY_DYNAMIC_DISPATCH(FindLargest)(x); }
 void CpuBackend::exp_weights(const Tensor& x, double shift, double divisor, Tensor& y) {
   HWY_DYNAMIC_DISPATCH(ExpWeights)(x, shift, divisor, y);
+}
+void CpuBackend::keep_likeliest(const Tensor& x, const Narrowing& by, Tensor& w) {
+  for_type(x.dtype(), [&]<class, class C>() { narrow(x.data<C>(), by, w.data<C>(), x.numel()); });
+}
+int32_t CpuBackend::draw(const Tensor& w, double share) {
+  int32_t token = -1;
+  for_type(w.dtype(), [&]<class, class C>() { token = draw_from(w.data<C>(), w.numel(), share); });
+  return token;
 }
 
 }  // namespace headroom::kernels::cpu

@@ -300,7 +300,7 @@ void CudaBackend::attention_backward(const AttentionInputs& in, const Tensor& ou
                                      const Tensor& lse, const Tensor& dout, const Into& dq,
                                      const Into& dk, const Into& dv, const Into& dsink) {
   if (in.q.numel() > 0 && cudnn_takes(in) &&
-      cudnn_attention_backward(in, out, lse, dout, dq, dk, dv, deterministic_)) {
+      cudnn_attention_backward(in, out, lse, dout, dq, dk, dv, arithmetic_.deterministic)) {
     return;
   }
   // Slots that no table has, have no owner to write their 0.

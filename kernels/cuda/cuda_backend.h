@@ -74,6 +74,8 @@ class CudaBackend final : public Backend {
   // sampling.cu
   Largest largest(const Tensor& x) override;
   void exp_weights(const Tensor& x, double shift, double divisor, Tensor& y) override;
+  void keep_likeliest(const Tensor& x, const Narrowing& by, Tensor& w) override;
+  int32_t draw(const Tensor& w, double share) override;
 
   // optimizer.cu
   void sum_of_squares(std::span<const Tensor> tensors, Tensor& sum) override;
@@ -88,14 +90,14 @@ class CudaBackend final : public Backend {
 
   // cuda_backend.cpp
   void wait() override;
-  void set_deterministic(bool deterministic) override { deterministic_ = deterministic; }
+  void set_arithmetic(const Arithmetic& arithmetic) override { arithmetic_ = arithmetic; }
 
   // recording.cpp
   bool records() const override { return true; }
   std::unique_ptr<Recording> record(const std::function<void()>& step) override;
 
  private:
-  bool deterministic_ = true;
+  Arithmetic arithmetic_;
 };
 
 }  // namespace headroom::kernels::cuda

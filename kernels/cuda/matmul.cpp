@@ -25,6 +25,7 @@ struct Product {
   int64_t stack, m, n, k;
   Transpose ta, tb;
   DType operands, result;
+  bool tf32;
   uint32_t a_alignment, b_alignment, out_alignment;  // bytes
   // clang-tidy 14 takes the 0 inside a defaulted <=> for a pointer.
   auto operator<=>(const Product&) const = default;  // NOLINT(modernize-use-nullptr)
@@ -57,9 +58,11 @@ using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t,
 
 Description describe(const Product& p) {
   const bool doubles = p.operands == DType::f64;
+  const cublasComputeType_t type = doubles  ? CUBLAS_COMPUTE_64F
+                                   : p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                            : CUBLAS_COMPUTE_32F;
   cublasLtMatmulDesc_t made = nullptr;
-  check_blas(cublasLtMatmulDescCreate(&made, doubles ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                      doubles ? CUDA_R_64F : CUDA_R_32F),
+  check_blas(cublasLtMatmulDescCreate(&made, type, doubles ? CUDA_R_64F : CUDA_R_32F),
              "describing a product");
   Description description(made, cublasLtMatmulDescDestroy);
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, Transpose t) {
@@ -199,6 +202,7 @@ void CudaBackend::matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpo
             tb,
             a.dtype(),
             result.dtype(),
+            arithmetic_.tf32 && a.dtype() == DType::f32,
             0,
             0,
             0};

@@ -3,6 +3,7 @@
 #include "cublasLt.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "tensor/dtype.h"
@@ -15,7 +16,7 @@ namespace {
 constexpr uint64_t kWorkspaceOfAlgorithm = uint64_t{1} << 16;
 
 /// cublasLtMatmul's table of supported types, the rows that this project uses: f64 throughout; f32
-/// throughout; bf16 operands with a bf16 or f32 result, computed and scaled in f32.
+/// throughout, with TF32 too; bf16 operands with a bf16 or f32 result, computed and scaled in f32.
 bool types_are_supported(const cublasLtMatmulDescOpaque_t& description,
                          const cublasLtMatrixLayoutOpaque_t& a,
                          const cublasLtMatrixLayoutOpaque_t& b,
@@ -26,6 +27,9 @@ bool types_are_supported(const cublasLtMatmulDescOpaque_t& description,
   }
   if (description.compute == CUBLAS_COMPUTE_64F) {
     return description.scale == CUDA_R_64F && a.type == CUDA_R_64F && d.type == CUDA_R_64F;
+  }
+  if (description.compute == CUBLAS_COMPUTE_32F_FAST_TF32) {
+    return description.scale == CUDA_R_32F && a.type == CUDA_R_32F && d.type == CUDA_R_32F;
   }
   return description.scale == CUDA_R_32F &&
          ((a.type == CUDA_R_32F && d.type == CUDA_R_32F) ||
@@ -214,6 +218,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
 
 namespace {
 
+/// Rounded to 10 bits of mantissa, to nearest with ties away from zero (PTX ISA, cvt.rna.tf32.f32).
+double to_tf32(double x) {
+  constexpr uint32_t kHalf = 1U << 12, kDropped = (1U << 13) - 1;
+  const uint32_t bits = (std::bit_cast<uint32_t>(static_cast<float>(x)) + kHalf) & ~kDropped;
+  return std::bit_cast<float>(bits);
+}
+
 struct Operand {
   const void* matrix;
   cublasLtMatrixLayoutOpaque_t layout;
@@ -246,14 +257,16 @@ struct Product {
     const cublasLtMatrixLayoutOpaque_t& d = result.layout;
     const auto depth = static_cast<int64_t>(
         description.operation_a == CUBLAS_OP_T ? first.layout.rows : first.layout.columns);
+    const bool tf32 = description.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     const auto rows = static_cast<int64_t>(d.rows), columns = static_cast<int64_t>(d.columns);
     for (int64_t s = 0; s < d.batch; ++s) {
       for (int64_t i = 0; i < rows * columns; ++i) {
         const int64_t row = i % rows, column = i / rows;
         double sum = 0;
         for (int64_t k = 0; k < depth; ++k) {
-          sum += first.at(s, row, k, description.operation_a) *
-                 second.at(s, k, column, description.operation_b);
+          const double a = first.at(s, row, k, description.operation_a),
+                       b = second.at(s, k, column, description.operation_b);
+          sum += tf32 ? to_tf32(a) * to_tf32(b) : a * b;
         }
         // "if beta is 0, C does not have to be a valid input" (cublasGemmEx, of which this is the
         // general form): NaN there must not spread.

@@ -124,6 +124,7 @@ inline unsigned __umulhi(unsigned a, unsigned b) {
 }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
 
 /// Fibers switch nowhere but in barriers and warp calls: a plain addition is atomic.
 template <class T>
