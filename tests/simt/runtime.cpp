@@ -291,6 +291,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 /// cudaStreamQuery(): cudaErrorNotReady as long as not all is done, as here when it is first asked.
 /// It is no error that cudaGetLastError() would report.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (const cudaError_t refused = simt::wait_call(stream); refused != cudaSuccess) {
+    return refused;
+  }
   const bool ready = stream == nullptr || stream->pending.empty();
   simt::run_pending(stream);
   return ready ? cudaSuccess : cudaErrorNotReady;
