@@ -80,7 +80,7 @@ endif()
 
 list(TRANSFORM wheels REPLACE "cu13$" "nccl" OUTPUT_VARIABLE nccl_wheels)
 find_path(HEADROOM_NCCL_INCLUDE nccl.h HINTS ${toolkit} PATHS ${nccl_wheels} PATH_SUFFIXES include)
-find_library(HEADROOM_NCCL NAMES nccl libnccl.so.2 HINTS ${toolkit} PATHS ${nccl_wheels} PATH_SUFFIXES lib64 lib)
+find_library(HEADROOM_NCCL NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${toolkit} PATHS ${nccl_wheels} PATH_SUFFIXES lib64 lib)
 mark_as_advanced(HEADROOM_NCCL_INCLUDE HEADROOM_NCCL)
 set(workers "no NCCL, so on one GPU")
 if(HEADROOM_NCCL_INCLUDE AND HEADROOM_NCCL)
