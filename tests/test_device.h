@@ -6,8 +6,8 @@
 
 namespace headroom::testing {
 
-/// The CPU; or, where the environment has HEADROOM_TEST_DEVICE=cuda, the first GPU. cuda-slow is the
-/// same under a checker that watches each of its accesses.
+/// The CPU; or, where the environment has HEADROOM_TEST_DEVICE=cuda, the first GPU. cuda-slow is
+/// the same under a checker that watches each of its accesses.
 Device test_device();
 /// That device's kernels.
 kernels::Backend& test_backend();
