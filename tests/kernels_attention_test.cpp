@@ -174,8 +174,7 @@ TEST_P(Attention, HasTheGradientsOfItsDefinition) {
   const AttentionInputs in = make_inputs(problem(), type, random);
   const Shape shape = output_shape(in);
   const Tensor dout = as(type, normals(shape.numel(), random), shape);
-  const testing::AttentionResult expected =
-      testing::reference_attention(in, to_doubles(dout));
+  const testing::AttentionResult expected = testing::reference_attention(in, to_doubles(dout));
   // dq of a lone key is 0 up to the rounding of differences of numbers near 1.
   const bool lone = problem().lengths[0] == 1 || problem().window == 1;
   const double bound = 5 * precision().tolerance;
