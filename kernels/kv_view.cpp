@@ -29,15 +29,17 @@ KVView dense_view(const Tensor& k, const Tensor& v, int64_t T) {
 DenseKeys dense_keys(const Tensor& slots, const Tensor& starts, const Tensor& lengths,
                      const Tensor& counts, int64_t T) {
   const int64_t B = slots.dim(0), blocks = slots.dim(1);
-  const auto *slot = slots.data<int32_t>(), *start = starts.data<int32_t>(),
-             *length = lengths.data<int32_t>(), *count = counts.data<int32_t>();
-  const DenseKeys dense{.length = length[0], .step = B > 1 ? slot[blocks] : length[0]};
+  const auto slot = slots.to_vector<int32_t>(), start = starts.to_vector<int32_t>(),
+             length = lengths.to_vector<int32_t>(), count = counts.to_vector<int32_t>();
+  const DenseKeys dense{.length = length.front(),
+                        .step = B > 1 ? slot[static_cast<size_t>(blocks)] : length.front()};
   for (int64_t b = 0; b < B; ++b) {
-    if (length[b] != dense.length || count[b] != T) {
+    const auto i = static_cast<size_t>(b);
+    if (length[i] != dense.length || count[i] != T) {
       return {};
     }
     for (int64_t p = 0; p < dense.length; p += KVView::kBlock) {
-      const int64_t at = b * blocks + p / KVView::kBlock;
+      const auto at = static_cast<size_t>(b * blocks + p / KVView::kBlock);
       if (start[at] != p || slot[at] != b * dense.step + p) {
         return {};
       }
