@@ -143,8 +143,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 
 /// "It is invalid to wait on a non-captured event from a stream which is being captured without
-/// specifying the cudaEventWaitExternal flag." Here streams that are not captured do everything in
-/// the order in which they are asked.
+/// specifying the cudaEventWaitExternal flag." Elsewhere the stream waits for what the event stands
+/// for now, whatever it is recorded for later; the host doesn't wait.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   if (stream != nullptr && stream->capture != nullptr) {
     return event->captured == stream->capture.get()
@@ -154,5 +154,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (event->captured != nullptr) {
     return simt::note(cudaErrorCapturedEvent);
   }
-  return cudaEventSynchronize(event);
+  if (event->stream != nullptr) {
+    simt::enqueue(stream, [mark = *event] { simt::run_until(mark.stream, mark.after); });
+  }
+  return cudaSuccess;
 }

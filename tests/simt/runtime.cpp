@@ -89,16 +89,6 @@ bool is_valid(const cudaLaunchConfig_t& config, const void* kernel) {
          config.dynamicSmemBytes <= most;
 }
 
-/// Does the oldest things asked of a stream until `until` of all are done.
-void run_until(cudaStream_t stream, size_t until) {
-  const DeviceAtWork at_work;
-  while (stream->done < until && !stream->pending.empty()) {
-    stream->pending.front()();
-    stream->pending.pop_front();
-    ++stream->done;
-  }
-}
-
 /// The default stream waits for nothing: what it is asked for is done at once.
 cudaError_t ask(cudaStream_t stream, const std::function<void()>& work) {
   if (stream == nullptr) {
@@ -130,6 +120,15 @@ bool within(const std::map<std::byte*, size_t>& allocations, const void* memory,
 }
 
 }  // namespace
+
+void run_until(cudaStream_t stream, size_t until) {
+  const DeviceAtWork at_work;
+  while (stream->done < until && !stream->pending.empty()) {
+    stream->pending.front()();
+    stream->pending.pop_front();
+    ++stream->done;
+  }
+}
 
 cudaError_t note(cudaError_t error) {
   runtime().last_error = error == cudaSuccess ? runtime().last_error : error;
@@ -333,14 +332,6 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     simt::run_until(event->stream, event->after);
   }
   return cudaSuccess;
-}
-/// cudaStreamWaitEvent(): the stream waits for what the event stands for now; recording the event
-/// anew later changes nothing. The host doesn't wait.
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
-  if (event->stream == nullptr) {
-    return cudaSuccess;
-  }
-  return simt::ask(stream, [mark = *event] { simt::run_until(mark.stream, mark.after); });
 }
 cudaError_t cudaGetLastError() { return std::exchange(simt::runtime().last_error, cudaSuccess); }
 

@@ -17,6 +17,8 @@ struct Capture {
   std::vector<std::function<cudaError_t()>> nodes;
 };
 
+/// Does the oldest things asked of a stream until `until` of all are done.
+void run_until(cudaStream_t stream, size_t until);
 /// Makes `error` the last one.
 cudaError_t note(cudaError_t error);
 /// Where the stream is captured: makes `node` one of the graph, or says why not.
