@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -78,11 +79,33 @@ fs::path file_of(const ncclComm& comm, int64_t operation, int rank) {
 bool is_gone(const ncclComm& comm, int rank) {
   const fs::path path = comm.folder / fmt::format("lives.{}", rank);
   const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  const bool gone = file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0;
+  const bool gone = file >= 0 && flock(file, LOCK_SH | LOCK_NB) == 0;
   if (file >= 0) {
     close(file);
   }
   return gone;
+}
+
+/// Takes the rank: the file that its process holds a lock on as long as it lives appears with the
+/// lock on it, or others would take a rank that has just come for one that is gone. Negative, with
+/// errno, where there is no such folder or the rank is taken.
+int claim(const ncclComm& comm) {
+  const fs::path path = comm.folder / fmt::format("lives.{}", comm.rank);
+  std::string unlocked = path.string() + ".XXXXXX";
+  const int file = mkostemp(unlocked.data(), O_CLOEXEC);
+  if (file < 0) {
+    return file;
+  }
+  flock(file, LOCK_EX);
+  const bool linked = link(unlocked.c_str(), path.c_str()) == 0;
+  const int error = errno;
+  unlink(unlocked.c_str());
+  if (!linked) {
+    close(file);
+    errno = error;
+    return -1;
+  }
+  return file;
 }
 
 /// Appears whole or not at all.
@@ -252,11 +275,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId i
   }
   auto* made = new ncclComm{.folder = id.internal, .rank = rank, .size = nranks};
   made->blocking = config->blocking == 1;
-  made->lock = open((made->folder / fmt::format("lives.{}", rank)).c_str(),
-                    O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (made->lock < 0 || flock(made->lock, LOCK_EX | LOCK_NB) != 0) {
-    const bool taken = made->lock >= 0;
-    close(made->lock);
+  made->lock = claim(*made);
+  if (made->lock < 0) {
+    const bool taken = errno == EEXIST;
     delete made;
     return taken ? refuse(ncclInvalidUsage, fmt::format("there is a rank {} already", rank))
                  : refuse(ncclInvalidArgument, "an id that ncclGetUniqueId() did not make");
