@@ -5,6 +5,7 @@
 
 #include "configs/count.h"
 #include "infer/block_cache.h"
+#include "infer/cache_size.h"
 
 namespace headroom::cli {
 namespace {

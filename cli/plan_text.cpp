@@ -10,6 +10,7 @@
 #include "configs/size.h"
 #include "experiments/format.h"
 #include "infer/block_cache.h"
+#include "infer/cache_size.h"
 #include "tensor/check.h"
 
 namespace headroom::cli {

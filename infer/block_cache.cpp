@@ -5,9 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "configs/count.h"
+#include "infer/cache_size.h"
 #include "kernels/kv_view.h"
-#include "nn/positions.h"
 
 namespace headroom::infer {
 
@@ -19,64 +18,14 @@ bool same(const kernels::AttentionMask& a, const kernels::AttentionMask& b) {
   return a.window == b.window && a.sinks == b.sinks;
 }
 
-/// How many keys a block of a sequence of `length` tokens holds.
-int64_t keys_in_block(int64_t start, int64_t length) {
-  return std::min(start + KVView::kBlock, length) - start;
-}
-
 }  // namespace
 
-BlockTable layer_table(const configs::ModelConfig& model, int64_t layer, const BlockTable& table) {
-  return table.with_mask(nn::layer_mask(model, layer, table.mask()).mask);
-}
-
-std::vector<AlikeLayers> alike_layers(const configs::ModelConfig& model, const BlockTable& table) {
-  const int64_t local = configs::local_layers(model);
-  std::vector<AlikeLayers> all;
-  const auto period = static_cast<int64_t>(model.window_pattern.size());
-  for (int64_t i = 0; i < std::min(period, model.n_layer); ++i) {
-    const bool is_local = configs::layer_window(model, i).window > 0;
-    const AlikeLayers found{is_local ? local : model.n_layer - local,
-                            layer_table(model, i, table).slots()};
-    if (std::find(all.begin(), all.end(), found) == all.end()) {
-      all.push_back(found);
-    }
+void put_there(Tensor& there, const Tensor& host, Device device) {
+  if (device != kCpu && there.defined() && there.shape() == host.shape()) {
+    there.copy_from(host);
+  } else {
+    there = host.to(device);
   }
-  if (all.size() == 2 && all[0].slots == all[1].slots) {
-    all = {{model.n_layer, all[0].slots}};
-  }
-  return all;
-}
-
-namespace {
-
-configs::ModelConfig with_layers(const configs::ModelConfig& model, int64_t layers) {
-  configs::ModelConfig part = model;
-  part.n_layer = layers;
-  return part;
-}
-
-}  // namespace
-
-int64_t cache_bytes(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
-                    configs::KVTypes types, std::span<const int64_t> prefixes) {
-  configs::Count sum;
-  const auto period = static_cast<int64_t>(model.window_pattern.size());
-  for (int64_t i = 0; i < std::min(period, model.n_layer); ++i) {
-    const int64_t layers = (model.n_layer - i + period - 1) / period;  // i, i + period, ...
-    sum += configs::Count(configs::cache_bytes_per_token(model, types)) * layers *
-           planned_slots(layer_table(model, i, table), batch, prefixes);
-  }
-  return sum.value();
-}
-
-std::string cache_formula(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
-                          configs::KVTypes types) {
-  std::vector<std::string> parts;
-  for (const auto& [layers, slots] : alike_layers(model, table)) {
-    parts.push_back(configs::cache_formula(with_layers(model, layers), slots, batch, types));
-  }
-  return fmt::format("{}", fmt::join(parts, ", and "));
 }
 
 BlockCache::BlockCache(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
@@ -240,7 +189,7 @@ void BlockCache::place_rows(Group& group, const Tensor& counts, int64_t T) const
     }
   }
   if (T == 1) {
-    put(group.step_slots, Tensor::from(slots, {batch_}));
+    put_there(group.step_slots, Tensor::from(slots, {batch_}), device_);
     group.row_slots = group.step_slots;
   } else {
     group.row_slots = Tensor::from(slots, {batch_ * T}, device_);
@@ -278,10 +227,10 @@ void BlockCache::build_tables(Group& group, const Tensor& counts, int64_t T) con
   const Shape shape{batch_, static_cast<int64_t>(blocks)};
   const Tensor host_slots = Tensor::from(slots, shape), host_starts = Tensor::from(starts, shape),
                host_lengths = Tensor::from(lengths, {batch_});
-  put(group.tables.slots, host_slots);
-  put(group.tables.starts, host_starts);
-  put(group.tables.lengths, host_lengths);
-  put(group.tables.counts, counts);
+  put_there(group.tables.slots, host_slots, device_);
+  put_there(group.tables.starts, host_starts, device_);
+  put_there(group.tables.lengths, host_lengths, device_);
+  put_there(group.tables.counts, counts, device_);
   group.tables.dense = kernels::dense_keys(host_slots, host_starts, host_lengths, counts, T);
 }
 
@@ -291,15 +240,6 @@ void BlockCache::count_reading() {
     for (const SlotRange& range : group.shown) {
       bytes_read_ += layer.store.bytes() / group.map.slots() * range.count;
     }
-  }
-}
-
-/// A table of the size it had is filled again where it is: a pass that is repeated finds it there.
-void BlockCache::put(Tensor& table, const Tensor& host) const {
-  if (device_ != kCpu && table.defined() && table.shape() == host.shape()) {
-    table.copy_from(host);
-  } else {
-    table = host.to(device_);
   }
 }
 
@@ -332,82 +272,6 @@ void BlockCache::reorder(std::span<const int64_t> parents) {
   const std::vector<int64_t> before = lengths_;
   for (size_t b = 0; b < parents.size(); ++b) {
     lengths_[b] = parents[b] < 0 ? 0 : before[static_cast<size_t>(parents[b])];
-  }
-}
-
-StoredLayer BlockCache::stored(int64_t layer, int64_t sequence) const {
-  const Layer& at = layers_.at(static_cast<size_t>(layer));
-  const BlockMap& map = groups_[at.group].map;
-  StoredLayer stored{map.held(sequence), {}};
-  const int64_t length = position(sequence);
-  int64_t count = 0;
-  for (const int64_t start : stored.starts) {
-    count += keys_in_block(start, length);
-  }
-  at.store.bring_back();
-  for (const auto& [name, tensor] : at.store.parts()) {
-    Tensor rows =
-        Tensor::empty({count, tensor.dim(1), tensor.dim(2)}, tensor.dtype(), tensor.device());
-    int64_t row = 0;
-    for (const int64_t start : stored.starts) {
-      const int64_t slot = map.slot(sequence, start), n = keys_in_block(start, length);
-      rows.rows(row, row + n).copy_from(tensor.rows(slot, slot + n));
-      row += n;
-    }
-    stored.parts.emplace_back(name, rows);
-  }
-  return stored;
-}
-
-bool BlockCache::can_restore(int64_t layer, int64_t length, std::span<const int64_t> starts) const {
-  const Layer& at = layers_.at(static_cast<size_t>(layer));
-  const auto seen = groups_[at.group].map.table().visible(length, length);
-  return std::includes(starts.begin(), starts.end(), seen.begin(), seen.end());
-}
-
-void BlockCache::restore(int64_t sequence, int64_t length, std::span<const StoredLayer> layers,
-                         int64_t from) {
-  check(position(sequence) == 0 && std::ssize(layers) == this->layers(),
-        "[cache] {} stored layers can't become sequence {} of {} tokens in {} layers",
-        layers.size(), sequence, position(sequence), this->layers());
-  for (Group& group : groups_) {
-    for (const int64_t start : group.map.table().visible(length, length)) {
-      group.map.prepare(sequence, start, keys_in_block(start, length));
-    }
-  }
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    for (const KVStore::Part& part : layers_[i].store.parts()) {
-      restore_part(layers_[i], sequence, length, layers[i], part, from);
-    }
-  }
-  lengths_[static_cast<size_t>(sequence)] = length;
-}
-
-void BlockCache::restore_part(const Layer& layer, int64_t sequence, int64_t length,
-                              const StoredLayer& stored, const KVStore::Part& part,
-                              int64_t from) const {
-  const auto found = std::find_if(stored.parts.begin(), stored.parts.end(),
-                                  [&](const auto& each) { return each.first == part.name; });
-  check_input(found != stored.parts.end(), "[cache] the stored {} are missing", part.name);
-  const Tensor& rows = found->second;
-  int64_t count = 0;
-  for (const int64_t start : stored.starts) {
-    count += keys_in_block(start, from);
-  }
-  const Shape shape{count, part.tensor.dim(1), part.tensor.dim(2)};
-  check_input(rows.shape() == shape && rows.dtype() == part.tensor.dtype(),
-              "[cache] the stored {} are {} {}, but must be {} {}", part.name,
-              name_of(rows.dtype()), rows.shape(), name_of(part.tensor.dtype()), shape);
-  const BlockMap& map = groups_[layer.group].map;
-  const auto seen = map.table().visible(length, length);
-  Tensor slots = part.tensor;
-  int64_t row = 0;
-  for (const int64_t start : stored.starts) {
-    if (std::binary_search(seen.begin(), seen.end(), start)) {
-      const int64_t slot = map.slot(sequence, start), n = keys_in_block(start, length);
-      slots.rows(slot, slot + n).copy_from(rows.rows(row, row + n));
-    }
-    row += keys_in_block(start, from);
   }
 }
 

@@ -13,24 +13,6 @@
 
 namespace headroom::infer {
 
-/// The table of a layer, whose own window may be narrower than that of the cache (nn::layer_mask).
-BlockTable layer_table(const configs::ModelConfig& model, int64_t layer, const BlockTable& table);
-
-/// Layers in which a sequence has equally many slots.
-struct AlikeLayers {
-  int64_t layers, slots;
-  bool operator==(const AlikeLayers&) const = default;
-};
-std::vector<AlikeLayers> alike_layers(const configs::ModelConfig& model, const BlockTable& table);
-
-/// configs::cache_bytes() of the slots that each layer has, summed, and the formula as text. This
-/// is what a BlockCache holds whose sequences share nothing; of one whose sequences share
-/// `prefixes` as BlockMap's do, cache_bytes() alone knows.
-int64_t cache_bytes(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
-                    configs::KVTypes types, std::span<const int64_t> prefixes = {});
-std::string cache_formula(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
-                          configs::KVTypes types);
-
 /// One layer's keys and values of a sequence: what a file of the cache holds.
 struct StoredLayer {
   std::vector<int64_t> starts;  // first positions of its blocks, ascending
@@ -38,6 +20,10 @@ struct StoredLayer {
   /// another.
   std::vector<std::pair<std::string, Tensor>> parts;
 };
+
+/// Makes `there` the numbers of `host` on the device: where it was, if it was as large on a GPU,
+/// for a pass that is repeated finds them there.
+void put_there(Tensor& there, const Tensor& host, Device device);
 
 class BlockCache final : public nn::KVCache {
  public:
@@ -117,7 +103,6 @@ class BlockCache final : public nn::KVCache {
   void build_tables(Group& group, const Tensor& counts, int64_t T) const;
   void drop_tables();
   void count_reading();
-  void put(Tensor& table, const Tensor& host) const;
   void restore_part(const Layer& layer, int64_t sequence, int64_t length, const StoredLayer& stored,
                     const KVStore::Part& part, int64_t from) const;
 

@@ -3,6 +3,7 @@
 // memory.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -55,5 +56,10 @@ class BlockTable {
   int64_t ring_;    // places after them
   int64_t slots_;
 };
+
+/// How many keys a block that begins at `start` has of a sequence of `length` tokens.
+inline int64_t keys_in_block(int64_t start, int64_t length) {
+  return std::min(start + kBlock, length) - start;
+}
 
 }  // namespace headroom::infer

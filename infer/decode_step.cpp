@@ -5,19 +5,6 @@
 
 namespace headroom::infer {
 
-namespace {
-
-/// Overwrites a tensor of the device, which is made the first time.
-void put(Tensor& there, const Tensor& host, Device device) {
-  if (there.defined()) {
-    there.copy_from(host);
-  } else {
-    there = host.to(device);
-  }
-}
-
-}  // namespace
-
 DecodeStep::DecodeStep(const nn::GPT& model, BlockCache& cache, DType dtype)
     : model_(model),
       cache_(cache),
@@ -75,10 +62,10 @@ void DecodeStep::fill(const Sequences& tokens) {
   const nn::TokenPositions positions = nn::token_positions(
       model_.config(), B, 1,
       {.dtype = dtype_, .cache = &cache_, .counts = counts_, .mask = {}, .dropout = nullptr});
-  put(ids_, ids, device);
-  put(positions_.index, positions.index, device);
+  put_there(ids_, ids, device);
+  put_there(positions_.index, positions.index, device);
   if (positions.sink_index.defined()) {
-    put(positions_.sink_index, positions.sink_index, device);
+    put_there(positions_.sink_index, positions.sink_index, device);
   }
   cache_.begin(counts_, 1);
 }

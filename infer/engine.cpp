@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "configs/size.h"
+#include "infer/cache_size.h"
 #include "kernels/trace.h"
 
 namespace headroom::infer {

@@ -1,6 +1,7 @@
 // Models whose layers differ in what they keep: a latent instead of keys and values (KVC-17), and
 // windows in some layers. Cached equals uncached, and bytes are those of the formula.
 #include "infer/block_cache.h"
+#include "infer/cache_size.h"
 #include "infer_model.h"
 
 namespace headroom::testing {

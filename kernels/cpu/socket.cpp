@@ -39,34 +39,37 @@ void Socket::keep() const {
   set(IPPROTO_TCP, TCP_NODELAY, 1);
 }
 
-bool Socket::send(const void* data, size_t bytes) const {
-  for (const char* next = static_cast<const char*>(data); bytes > 0;) {
-    const ssize_t sent = ::send(handle_, next, bytes, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) {
+namespace {
+
+/// Calls move(next, left), which returns how many bytes it moved, until all have been; false when
+/// the other end is gone.
+template <class Byte, class Move>
+bool move_all(Byte* next, size_t left, const Move& move) {
+  while (left > 0) {
+    const ssize_t moved = move(next, left);
+    if (moved < 0 && errno == EINTR) {
       continue;
     }
-    if (sent <= 0) {
+    if (moved <= 0) {
       return false;
     }
-    next += sent;
-    bytes -= static_cast<size_t>(sent);
+    next += moved;
+    left -= static_cast<size_t>(moved);
   }
   return true;
 }
 
+}  // namespace
+
+bool Socket::send(const void* data, size_t bytes) const {
+  return move_all(static_cast<const char*>(data), bytes, [this](const char* next, size_t left) {
+    return ::send(handle_, next, left, MSG_NOSIGNAL);
+  });
+}
+
 bool Socket::receive(void* data, size_t bytes) const {
-  for (char* next = static_cast<char*>(data); bytes > 0;) {
-    const ssize_t got = recv(handle_, next, bytes, 0);
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    if (got <= 0) {
-      return false;
-    }
-    next += got;
-    bytes -= static_cast<size_t>(got);
-  }
-  return true;
+  return move_all(static_cast<char*>(data), bytes,
+                  [this](char* next, size_t left) { return recv(handle_, next, left, 0); });
 }
 
 Addresses look_up(const std::string& host, int port, int family, std::string& problem) {

@@ -4,13 +4,13 @@
 
 #include <cudnn_frontend.h>
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/plan_cache.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/cuda/swap_last_axes.h"
 
@@ -155,14 +155,7 @@ class Cudnn {
 
   /// Runs the problem's plan; false: there is none.
   bool run(const Problem& p, Pointers& pointers) {
-    auto it = plans_.find(p);
-    if (it == plans_.end()) {
-      if (plans_.size() == kMostPlans) {
-        plans_.clear();
-      }
-      it = plans_.emplace(p, plan(p)).first;
-    }
-    const Plan& plan = it->second;
+    const Plan& plan = plans_.find(p, [this](const auto& problem) { return make_plan(problem); });
     if (plan.graph == nullptr) {
       return false;
     }
@@ -175,7 +168,6 @@ class Cudnn {
   }
 
  private:
-  /// Several times what training a model uses, as for products.
   static constexpr size_t kMostPlans = 64;
   /// On Hopper and before, a backward pass that repeats keeps a number of bf16 for every query,
   /// head and key. This is enough for 32 sequences of 1024 tokens and 12 heads; past it our
@@ -187,7 +179,7 @@ class Cudnn {
     int64_t workspace = 0;                    // bytes
   };
 
-  Plan plan(const Problem& p) const {
+  Plan make_plan(const Problem& p) const {
     if (handle_ == nullptr ||
         (p.backward && p.repeatable && !cudnn_backward_repeats(major_, cudnnGetVersion()))) {
       return {};
@@ -204,7 +196,7 @@ class Cudnn {
 
   cudnnHandle_t handle_ = nullptr;  // null: cuDNN did not start
   int major_ = 0;
-  std::map<Problem, Plan> plans_;
+  PlanCache<Problem, Plan, kMostPlans> plans_;
 };
 
 Cudnn& cudnn() {

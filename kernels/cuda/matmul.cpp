@@ -5,10 +5,10 @@
 #include <cublasLt.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 
 #include "kernels/cuda/few_rows.h"
+#include "kernels/cuda/plan_cache.h"
 #include "kernels/cuda/runtime.h"
 
 namespace headroom::kernels::cuda {
@@ -110,14 +110,7 @@ class CublasLt {
   ~CublasLt() { cublasLtDestroy(handle_); }
 
   void run(const Product& p, const void* a, const void* b, void* out, bool add) {
-    auto it = plans_.find(p);
-    if (it == plans_.end()) {
-      if (plans_.size() == kMostPlans) {
-        plans_.clear();
-      }
-      it = plans_.emplace(p, plan(p)).first;
-    }
-    const Plan& plan = it->second;
+    const Plan& plan = plans_.find(p, [this](const auto& problem) { return make_plan(problem); });
     const float one = 1, beta = add ? 1 : 0;
     const double one64 = 1, beta64 = beta;
     const bool doubles = p.operands == DType::f64;
@@ -133,8 +126,7 @@ class CublasLt {
   /// What NVIDIA recommends for Hopper; 4 MiB would do before (cuBLAS documentation,
   /// cublasSetWorkspace).
   static constexpr int64_t kWorkspace = int64_t{32} << 20;
-  /// Several times what training a model uses. Generating without a cache would make new ones at
-  /// every token and keep them all.
+  /// Generating without a cache makes new ones at every token.
   static constexpr size_t kMostPlans = 512;
 
   struct Plan {
@@ -143,7 +135,7 @@ class CublasLt {
     cublasLtMatmulAlgo_t algorithm;
   };
 
-  Plan plan(const Product& p) const {
+  Plan make_plan(const Product& p) const {
     Plan plan{describe(p),
               layout(p.stack, p.m, p.k, p.ta, p.operands),
               layout(p.stack, p.k, p.n, p.tb, p.operands),
@@ -180,7 +172,7 @@ class CublasLt {
 
   cublasLtHandle_t handle_ = nullptr;
   Tensor workspace_;  // the stream's products use it one after another
-  std::map<Product, Plan> plans_;
+  PlanCache<Product, Plan, kMostPlans> plans_;
 };
 
 CublasLt& cublas() {

@@ -143,8 +143,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 
 /// "It is invalid to wait on a non-captured event from a stream which is being captured without
-/// specifying the cudaEventWaitExternal flag." Elsewhere the stream waits for what the event stands
-/// for now, whatever it is recorded for later; the host doesn't wait.
+/// specifying the cudaEventWaitExternal flag." Elsewhere the stream waits for what the event was
+/// last recorded for, whatever it is recorded for afterwards; the host doesn't wait.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   if (stream != nullptr && stream->capture != nullptr) {
     return event->captured == stream->capture.get()
