@@ -49,6 +49,9 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
 endif()
 set(CMAKE_CUDA_COMPILER ${HEADROOM_NVCC})
 set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+if(NOT EXISTS ${toolkit}/lib64)  # where nvcc looks for its libraries; the wheels have them in lib
+  string(APPEND CMAKE_CUDA_FLAGS " -L${toolkit}/lib")
+endif()
 enable_language(CUDA)
 if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has C++20
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)

@@ -15,7 +15,7 @@ packages='build-essential cmake ninja-build
   libfmt-dev nlohmann-json3-dev libxxhash-dev libyaml-cpp-dev libdnnl-dev libhwy-dev libpcre2-dev
   libboost-math-dev libeigen3-dev libcli11-dev gnuplot-nox ca-certificates curl bible-kjv'
 test_packages='libgtest-dev chromium fonts-dejavu-core libopenmpi-dev openmpi-bin'
-ci_packages='clang clang-format clang-tidy libomp-dev jq libbenchmark-dev'
+ci_packages='clang clang-format clang-tidy libomp-dev jq libbenchmark-dev python3-venv'
 case "${1:-build}" in
   build) ;;
   test) packages="$packages $test_packages" ;;
