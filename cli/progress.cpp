@@ -10,7 +10,17 @@
 namespace headroom::cli {
 
 namespace {
+
 constexpr int64_t kLinesPerRun = 50;
+
+/// A GPU beside the threads, and whether a run on it can be had again bit for bit.
+std::string gpu_and(const train::RunStart& run) {
+  return run.device == kCpu
+             ? ""
+             : fmt::format("{} ({}), with ", run.device,
+                           run.deterministic ? "deterministic" : "not deterministic");
+}
+
 }  // namespace
 
 void TrainingProgress::note(const std::string& sentence) {
@@ -28,9 +38,9 @@ void TrainingProgress::started(const train::RunStart& run) {
                          run.vocab_size, run.sequences_per_pass));
   line_.line(fmt::format("model      {} parameters, cache {} per token in f32", run.parameters,
                          configs::human_bytes(run.cache_bytes_per_token)));
-  const std::string gpu = run.device == kCpu ? "" : fmt::format("{}, with ", run.device);
-  line_.line(fmt::format("compute    {}; {}{} thread{}, {}, {}", run.precision, gpu, run.threads,
-                         run.threads == 1 ? "" : "s", kernels::simd_name(), kernels::gemm_name()));
+  line_.line(fmt::format("compute    {}; {}{} thread{}, {}, {}", run.precision, gpu_and(run),
+                         run.threads, run.threads == 1 ? "" : "s", kernels::simd_name(),
+                         kernels::gemm_name()));
   line_.line(fmt::format("budget     steps {} to {} of {} tokens; a checkpoint is {}",
                          run.first_step, run.steps, run.tokens_per_step,
                          configs::human_bytes(run.checkpoint_bytes)));

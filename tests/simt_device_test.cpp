@@ -155,15 +155,42 @@ TEST_F(OnTheDevice, WhatIsMeasuredOfAttentionIsThatOfTheCpu) {
   EXPECT_NEAR(rank(*twins.gpu.model) / rank(*twins.cpu.model), 1, kClose);
 }
 
-/// Begun on one device and ended on another, with either optimizer's state.
-TEST_F(OnTheDevice, ARunIsTrainedSavedResumedAndConverted) {
-  const Workplace work(600);
+/// Two steps.
+configs::Config short_config(const Workplace& work) {
   configs::Config config = work.config();
   config.model.n_layer = 1;
   config.train.steps = 2;
   config.train.batch_size = 2;
   config.train.eval_every = config.train.save_every = 1;
   config.train.warmup_steps = 0;
+  return config;
+}
+
+/// What train.deterministic promises. The harness runs the blocks of a kernel in another order each
+/// time.
+TEST_F(OnTheDevice, EqualRunsGiveEqualBytes) {
+  const Workplace work(600);
+  configs::Config config = short_config(work);
+  config.model.dropout = 0.1;
+  config.model.bias = configs::Bias::all;
+  config.train.grad_accumulation = 2;
+  for (const auto precision : {configs::Precision::fp32, configs::Precision::bf16}) {
+    config.train.precision = precision;
+    const auto checkpoint = [&](const std::string& run) {
+      const std::filesystem::path folder =
+          work.folder / fmt::format("{}-{}", run, configs::name_of(precision));
+      Recorder recorder;
+      train::train(config, {.folder = folder, .device = gpu()}, recorder);
+      return read_file(folder / train::kLastFile);
+    };
+    EXPECT_TRUE(checkpoint("one") == checkpoint("other")) << configs::name_of(precision);
+  }
+}
+
+/// Begun on one device and ended on another, with either optimizer's state.
+TEST_F(OnTheDevice, ARunIsTrainedSavedResumedAndConverted) {
+  const Workplace work(600);
+  const configs::Config config = short_config(work);
   const auto train = [&](const std::string& run, Device device, int64_t stop_at) {
     Recorder recorder;
     recorder.stop_at = stop_at;

@@ -21,6 +21,7 @@ struct RunStart {
   int64_t sequences_per_pass = 0;
   int64_t checkpoint_bytes = 0;
   Device device;
+  bool deterministic = true;  // on a GPU: whether equal runs give equal bits
   int threads = 0;
   std::string precision;  // with the reason where it was chosen
   std::string corpus;     // its name

@@ -175,6 +175,7 @@ Prepared prepare(const configs::Config& config, const TrainOptions& options, Obs
     kernels::set_threads(static_cast<int>(config.train.threads));
   }
   start.threads = kernels::threads();
+  start.deterministic = config.train.deterministic;
   load_data(config, workers, run, start, observer);
   make_model(config, workers, run, start, observer);
   kernels::backend(run.model->device()).set_arithmetic(arithmetic(config.train));

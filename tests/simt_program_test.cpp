@@ -1,0 +1,54 @@
+// What the program says of GPUs, over the harness.
+#include <gtest/gtest.h>
+
+#include "configs/print.h"
+#include "contains.h"
+#include "simt/program.h"
+#include "train_run.h"
+
+namespace headroom::testing {
+namespace {
+
+TEST(ProgramOnAGpu, NamesItAndWhetherItsRunsRepeat) {
+  const Workplace work(600);
+  configs::Config config = work.config();
+  config.model.n_layer = 1;
+  config.train.steps = 0;
+  write_file(work.folder / "config.yaml", configs::to_yaml(config));
+  for (const bool deterministic : {true, false}) {
+    const std::string run = (work.folder / (deterministic ? "one" : "other")).string();
+    const RunResult result =
+        run_program({"train", (work.folder / "config.yaml").string(), "--out", run, "--device",
+                     "cuda", "--set", fmt::format("train.deterministic={}", deterministic)},
+                    on_gpus());
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(
+        contains(result.err, fmt::format("compute    fp32; cuda:0 ({}), with 1 thread,",
+                                         deterministic ? "deterministic" : "not deterministic")))
+        << result.err;
+  }
+}
+
+/// Before anything is read: the corpus is not there either.
+std::string refusal(const std::string& device, const Variables& variables) {
+  const RunResult result =
+      run_program({"train", "gqa", "--set", "data.corpus=/nowhere.txt", "--device", device},
+                  on_gpus(variables));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.out, "");
+  return result.err;
+}
+
+TEST(ProgramOnAGpu, SaysWhereThereIsNone) {
+  EXPECT_EQ(refusal("cuda", {{"SIMT_DEVICES", "0"}}),
+            "headroom: the device is cuda:0, but this machine has no NVIDIA GPU that CUDA can use "
+            "(no CUDA-capable device is detected): use --device cpu\n");
+}
+
+TEST(ProgramOnAGpu, SaysWhichThereAre) {
+  EXPECT_EQ(refusal("cuda:2", {}),
+            "headroom: the device is cuda:2, but this machine has cuda:0 to cuda:1\n");
+}
+
+}  // namespace
+}  // namespace headroom::testing
