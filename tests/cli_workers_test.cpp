@@ -82,6 +82,16 @@ TEST_F(Workers, TrainWhatOneDoes) {
   EXPECT_EQ(checkpoint("again"), checkpoint("of4"));
 }
 
+/// A sum that is read too early is wrong now and then only (DST-01).
+TEST_F(Workers, GiveTheSameBytesTwentyTimes) {
+  for (int64_t repeat = 0; repeat < 20; ++repeat) {
+    const std::string run = fmt::format("repeat{}", repeat);
+    const RunResult result = run_program(train(run, {"--set", "train.steps=10"}), mpirun(2));
+    ASSERT_EQ(result.status, 0) << result.err;
+    ASSERT_TRUE(checkpoint(run) == checkpoint("repeat0")) << run;
+  }
+}
+
 TEST_F(Workers, ShardedOptimizersUpdateAsWholeOnes) {
   for (const std::string optimizer : {"muon", "adamw"}) {
     const Arguments whole = {"--set", "train.optimizer=" + optimizer};
@@ -121,11 +131,13 @@ TEST_F(Workers, MustDivideAStepsSequences) {
   EXPECT_FALSE(std::filesystem::exists(work_.folder / "run"));
 }
 
-/// Worker 0 trains; worker 1 is given something else.
+/// Worker 0 trains; worker 1 is given something else, `launcher` included.
 RunResult with_another(const Arguments& first, const Arguments& second,
-                       const RunOptions& options = mpirun(1)) {
+                       const RunOptions& options = mpirun(1), const Arguments& launcher = {}) {
   Arguments words = first;
-  words.insert(words.end(), {":", "-n", "1", HEADROOM_PROGRAM});
+  words.insert(words.end(), {":", "-n", "1"});
+  words.insert(words.end(), launcher.begin(), launcher.end());
+  words.emplace_back(HEADROOM_PROGRAM);
   words.insert(words.end(), second.begin(), second.end());
   return run_program(words, options);
 }
@@ -145,6 +157,20 @@ TEST_F(Workers, OneThatFailsEndsAllWithItsOwnMessageFirst) {
                      "7 in worker 1"),
       std::string::npos)
       << other.err;
+}
+
+/// A processor with other instructions rounds Muon's products otherwise, and its weights with them.
+TEST_F(Workers, OneThatFailsAmidTrainingEndsAll) {
+  const RunResult result =
+      with_another(train("run"), train("run"), mpirun(1), {"env", "DNNL_MAX_CPU_ISA=SSE41"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(result.err.find("step 1/50") < result.err.find("headroom: worker 1: [train] "))
+      << result.err;
+  EXPECT_NE(result.err.find(" of worker 1 is not that of worker 0 after step 5\n"),
+            std::string::npos)
+      << result.err;
+  EXPECT_EQ(result.err.find("worker 0: "), std::string::npos) << result.err;
+  EXPECT_LT(result.err.find("worker 1: "), result.err.find("MPI_ABORT"));
 }
 
 /// Two workers of one command, the first of which is started by a shell's script ("$@" is it).

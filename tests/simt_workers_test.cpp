@@ -2,11 +2,14 @@
 // mpirun: they train what one does on the CPU, and one that fails ends all.
 #include <gtest/gtest.h>
 
-#include <memory>
+#include <chrono>
+#include <csignal>
+#include <thread>
 
 #include "configs/print.h"
 #include "contains.h"
 #include "golden.h"
+#include "simt/program.h"
 #include "tensor/safetensors.h"
 #include "train_run.h"
 #include "worker_processes.h"
@@ -14,28 +17,22 @@
 namespace headroom::testing {
 namespace {
 
-using Arguments = std::vector<std::string>;
-using Variables = std::map<std::string, std::string>;
-
-/// headroom over the harness, on a machine with two GPUs, started by `launcher`.
-RunOptions on_gpus(Variables variables = {}, Arguments launcher = {}) {
-  variables.insert({{"SIMT_DEVICES", "2"},
-                    {"OMP_NUM_THREADS", "1"},
-                    {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-                    {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-                    {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-                    {"OMPI_MCA_hwloc_base_binding_policy", "none"}});
-  // The words after the launcher's are the usual program and its arguments.
-  launcher.insert(launcher.end(), {"sh", "-c", "shift; exec " HEADROOM_SIMT " \"$@\"", "sh"});
-  return {.launcher = std::move(launcher), .environment = std::move(variables)};
-}
-
-/// Two workers started as torchrun does.
-std::vector<RunResult> run_two(const Arguments& first, const Arguments& second) {
+/// Two workers started as torchrun does, the second one with variables of its own.
+struct Two {
   const int port = free_port() - 1;
-  Program one(first, on_gpus(torchrun(0, 2, port)));
-  Program other(second, on_gpus(torchrun(1, 2, port)));
-  return {one.wait(), other.wait()};
+  Program first, second;
+  Two(const Arguments& one, const Arguments& other, Variables variables = {})
+      : first(one, on_gpus(torchrun(0, 2, port))), second(other, on_gpus([&] {
+                                                            variables.merge(torchrun(1, 2, port));
+                                                            return variables;
+                                                          }())) {}
+  std::vector<RunResult> wait() { return {first.wait(), second.wait()}; }
+};
+
+/// A worker that another one's failure ended says nothing of it.
+void expect_ended_silently(const RunResult& result, int status) {
+  EXPECT_EQ(result.status, status);
+  EXPECT_FALSE(contains(result.err, "headroom: ")) << result.err;
 }
 
 class WorkersOfTheProgram : public ::testing::Test {
@@ -83,7 +80,7 @@ TEST_F(WorkersOfTheProgram, TrainWhatOneDoesWithShardedOptimizersToo) {
     const std::string run = sharded ? "sharded" : "whole";
     const Arguments command =
         train_on_gpus(run, {"--set", fmt::format("train.shard_optimizer={}", sharded)});
-    const std::vector<RunResult> results = run_two(command, command);
+    const std::vector<RunResult> results = Two(command, command).wait();
     EXPECT_EQ(results[0].status, 0) << results[0].err;
     EXPECT_EQ(results[1].status, 0) << results[1].err;
     EXPECT_TRUE(contains(results[0].out, "run folder")) << results[0].out;
@@ -98,23 +95,55 @@ TEST_F(WorkersOfTheProgram, TrainWhatOneDoesWithShardedOptimizersToo) {
   }
 }
 
-TEST_F(WorkersOfTheProgram, AreStartedByMpirunToo) {
+/// What counts is how many work, not how many GPUs there are.
+TEST_F(WorkersOfTheProgram, AreStartedByMpirunTooBesideGpusThatRest) {
   if (contains(run_program({"--version"}).out, "built without MPI")) {
     GTEST_SKIP() << "built without MPI";
   }
   ASSERT_EQ(run_program(train("one")).status, 0);
-  const RunResult result = run_program(train_on_gpus("two"), on_gpus({}, {"mpirun", "-n", "2"}));
+  const RunResult result =
+      run_program(train_on_gpus("two"), on_gpus({{"SIMT_DEVICES", "4"}}, {"mpirun", "-n", "2"}));
   ASSERT_EQ(result.status, 0) << result.err;
   expect_as_one("two");
 }
 
 TEST_F(WorkersOfTheProgram, EndTogetherWhereOneFails) {
   const std::vector<RunResult> results =
-      run_two(train_on_gpus("run"), train_on_gpus("run", {"--set", "data.corpus=/nowhere.txt"}));
-  EXPECT_EQ(results[0].status, 2) << results[0].err;
+      Two(train_on_gpus("run"), train_on_gpus("run", {"--set", "data.corpus=/nowhere.txt"})).wait();
+  expect_ended_silently(results[0], 2);
   EXPECT_EQ(results[1].status, 2) << results[1].err;
   EXPECT_TRUE(contains(results[1].err, "headroom: worker 1: /nowhere.txt: can't be read"))
       << results[1].err;
+}
+
+/// The first product needs more memory than the second worker's GPU has.
+TEST_F(WorkersOfTheProgram, EndTogetherWhereOneFailsAmidAStep) {
+  const Arguments command = train_on_gpus("run");
+  const std::vector<RunResult> results = Two(command, command, {{"SIMT_MEMORY", "8000000"}}).wait();
+  EXPECT_TRUE(contains(results[0].err, "budget     steps 1 to 3")) << results[0].err;
+  expect_ended_silently(results[0], 1);
+  EXPECT_EQ(results[1].status, 1) << results[1].err;
+  EXPECT_TRUE(contains(results[1].err, "headroom: worker 1: [memory] the GPU has no "))
+      << results[1].err;
+}
+
+/// Either one stands still for a while, as one does that evaluates or saves.
+TEST_F(WorkersOfTheProgram, WaitForASlowOne) {
+  ASSERT_EQ(run_program(train("one")).status, 0);
+  for (const bool first : {true, false}) {
+    const std::string run = first ? "first" : "second";
+    Two workers(train_on_gpus(run), train_on_gpus(run));
+    ASSERT_TRUE(workers.first.wait_for_err("step 1/3 ")) << workers.first.err();
+    Program& slow = first ? workers.first : workers.second;
+    slow.send(SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    EXPECT_FALSE(contains(workers.first.err(), "step 3/3 ")) << workers.first.err();
+    slow.send(SIGCONT);
+    for (const RunResult& result : workers.wait()) {
+      EXPECT_EQ(result.status, 0) << result.err;
+    }
+    expect_as_one(run);
+  }
 }
 
 TEST_F(WorkersOfTheProgram, NeedAGpuEach) {

@@ -5,6 +5,7 @@
 // kernel comes after them. Who reads too early, or reuses the source of a copy, sees it.
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -23,10 +24,10 @@ constexpr int kNothing = 0xff;  // every float of these bytes is NaN
 constexpr size_t kMostWithoutAsking = size_t{48} << 10;
 constexpr size_t kMostShared = size_t{227} << 10;  // sm_90: Programming Guide, table of features
 
-/// For a program on the doubles: what set_device_count() is for tests.
-int count_from_environment() {
-  const char* text = std::getenv("SIMT_DEVICES");
-  return text == nullptr ? 1 : std::atoi(text);
+/// How a program that runs on the doubles is told of its machine.
+size_t from_environment(const char* variable, size_t usual) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? usual : std::strtoull(text, nullptr, 10);
 }
 
 struct Runtime {
@@ -36,12 +37,21 @@ struct Runtime {
   cudaError_t last_error = cudaSuccess;
   std::string report;  // of the kernel that failed
   unsigned launches = 0;
-  int devices = count_from_environment();
+  int devices = static_cast<int>(from_environment("SIMT_DEVICES", 1));
+  size_t memory = from_environment("SIMT_MEMORY", SIZE_MAX);  // bytes of a device
 };
 
 Runtime& runtime() {
   static Runtime instance;
   return instance;
+}
+
+size_t bytes_left() {
+  size_t left = runtime().memory;
+  for (const auto& [memory, bytes] : runtime().allocations) {
+    left -= bytes;
+  }
+  return left;
 }
 
 /// The first byte of a guard zone that has been written, as an offset from its allocation.
@@ -196,6 +206,9 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   if (const cudaError_t refused = simt::unsafe_call(); refused != cudaSuccess) {
     return refused;
+  }
+  if (bytes > simt::bytes_left()) {
+    return simt::note(cudaErrorMemoryAllocation);
   }
   const size_t all = (bytes + 3 * simt::kGuard - 1) / simt::kGuard * simt::kGuard;
   const simt::DeviceAtWork at_work;
