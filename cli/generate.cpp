@@ -15,6 +15,7 @@
 #include "infer/text_stream.h"
 #include "kernels/threads.h"
 #include "tensor/file.h"
+#include "train/device.h"
 #include "train/interrupt.h"
 #include "train/precision.h"
 #include "train/run_folder.h"
@@ -152,6 +153,7 @@ class Generation {
   /// The draft's run, whose tokens must be the ids of this one.
   void load_draft() {
     draft_.emplace(train::load_run(options_.draft, {}, loaded_.model->device()));
+    train::choose_device(loaded_.model->device(), loaded_.config.train);  // its train.tf32 again
     for (const std::string& each : draft_->notes) {
       note(common_, each);
     }

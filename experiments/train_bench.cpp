@@ -11,7 +11,6 @@
 #include "kernels/peak.h"
 #include "kernels/threads.h"
 #include "nn/gpt.h"
-#include "train/precision.h"
 #include "train/step.h"
 
 namespace headroom::experiments {
@@ -41,9 +40,7 @@ class Training {
             nn::Scope{.seed = static_cast<uint64_t>(config.train.seed), .device = options.device}),
         optimizer_(config.train, model_.parameters(), dtype_),
         batch_{random_tokens(config, options.vocab_size, 0),
-               random_tokens(config, options.vocab_size, 1)} {
-    kernels::backend(options.device).set_arithmetic(train::arithmetic(config.train));
-  }
+               random_tokens(config, options.vocab_size, 1)} {}
 
   double step_ms() {
     return timed([this] {

@@ -16,7 +16,7 @@ struct TrainBenchOptions {
   int64_t vocab_size = 0;
   int64_t steps = 10;   // timed; two more go before them
   bool scaling = true;  // also with fewer threads; on a GPU there is nothing to compare
-  Device device = kCpu;
+  Device device = kCpu;  // as train::choose_device gave it
 };
 
 /// A step's parts in milliseconds, medians of a few repetitions apart from the timed steps.

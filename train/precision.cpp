@@ -24,8 +24,4 @@ PrecisionChoice choose_precision(configs::Precision asked, Device device, bool n
              : PrecisionChoice{DType::f32, "fp32 (auto: this processor has no bf16 dot product)"};
 }
 
-kernels::Arithmetic arithmetic(const configs::TrainConfig& config) {
-  return {.deterministic = config.deterministic, .tf32 = config.tf32};
-}
-
 }  // namespace headroom::train

@@ -5,7 +5,6 @@
 
 #include "configs/config.h"
 #include "configs/enums.h"
-#include "kernels/backend.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
 
@@ -19,8 +18,5 @@ struct PrecisionChoice {
 /// automatic is bf16 on a GPU, and on a processor with `native_bf16` (kernels/threads.h); else
 /// fp32.
 PrecisionChoice choose_precision(configs::Precision asked, Device device, bool native_bf16);
-
-/// What train.deterministic and train.tf32 ask of a GPU.
-kernels::Arithmetic arithmetic(const configs::TrainConfig& config);
 
 }  // namespace headroom::train

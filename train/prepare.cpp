@@ -178,7 +178,6 @@ Prepared prepare(const configs::Config& config, const TrainOptions& options, Obs
   start.deterministic = config.train.deterministic;
   load_data(config, workers, run, start, observer);
   make_model(config, workers, run, start, observer);
-  kernels::backend(run.model->device()).set_arithmetic(arithmetic(config.train));
 
   start.checkpoint_bytes = checkpoint_bytes(*run.model, *run.optimizer);
   kernels::meet(workers);  // nobody finds in the folder what another one has begun
