@@ -1,6 +1,6 @@
-// A model on the harness's device: trained, saved, resumed, evaluated, read from and analysed
-// there, beside the same on the CPU. Whatever reads the device's memory from the host is refused by
-// it.
+// A model on a GPU, the harness's or a real one: trained, saved, resumed, evaluated, read from and
+// analysed there, beside the same on the CPU. Whatever reads the device's memory from the host is
+// refused by it.
 #include <gtest/gtest.h>
 
 #include "cli_random_run.h"
@@ -11,9 +11,8 @@
 #include "infer/prompt_cache.h"
 #include "infer/stream_loss.h"
 #include "infer/verify.h"
-#include "simt/gpu.h"
-#include "simt/host_keeps_out.h"
 #include "tensor/allocator.h"
+#include "test_device.h"
 #include "train/evaluate.h"
 #include "train_run.h"
 
@@ -23,17 +22,19 @@ namespace {
 /// Float32 sums in another order.
 constexpr double kClose = 1e-4;
 
-/// Whatever reads memory of the device from the host, or writes it, ends the test.
 class OnTheDevice : public ::testing::Test {
-  const Device device_ = gpu();
-  const simt::HostKeepsOut host_keeps_out_;
+ protected:
+  void SetUp() override {
+    if (test_device() == kCpu) GTEST_SKIP() << "compares a device with the processor";
+  }
+  const std::shared_ptr<void> host_keeps_out_ = keep_host_out();
 };
 
 /// A random run on both devices.
 struct Twins {
   RandomRun run;
   train::LoadedRun cpu = train::load_run(run.path());
-  train::LoadedRun gpu = train::load_run(run.path(), {}, testing::gpu());
+  train::LoadedRun gpu = train::load_run(run.path(), {}, test_device());
   std::vector<int32_t> ids = infer::synthetic_tokens(100, cpu.model->vocab_size(), 1, 0);
 };
 
@@ -45,14 +46,14 @@ double loss_under(const nn::GPT& model, std::span<const int32_t> ids, const std:
 
 TEST_F(OnTheDevice, AModelIsTheSameOne) {
   const Twins twins;
-  EXPECT_EQ(twins.gpu.model->device(), gpu());
+  EXPECT_EQ(twins.gpu.model->device(), test_device());
   const auto cpu = twins.cpu.model->parameters(), there = twins.gpu.model->parameters();
   for (size_t i = 0; i < cpu.size(); ++i) {
-    EXPECT_EQ(there[i].value.device(), gpu()) << there[i].name;
+    EXPECT_EQ(there[i].value.device(), test_device()) << there[i].name;
     EXPECT_EQ(there[i].value.value().to_vector<float>(), cpu[i].value.value().to_vector<float>());
   }
   // Drawn there, too: the numbers are those of the host.
-  const nn::GPT drawn(twins.cpu.config.model, 9, nn::Scope{.seed = 5, .device = gpu()});
+  const nn::GPT drawn(twins.cpu.config.model, 9, nn::Scope{.seed = 5, .device = test_device()});
   const nn::GPT here(twins.cpu.config.model, 9, nn::Scope{.seed = 5});
   EXPECT_EQ(drawn.parameters()[0].value.value().to_vector<float>(),
             here.parameters()[0].value.value().to_vector<float>());
@@ -69,13 +70,26 @@ TEST_F(OnTheDevice, EveryCacheGivesTheLossOfTheCpu) {
   }
 }
 
+/// train.tf32 holds for whatever is computed of a run.
+TEST_F(OnTheDevice, ARunIsReadInTheArithmeticItAsksFor) {
+  const Twins twins;
+  const auto loss = [&](const std::string& tf32) {
+    const auto run = train::load_run(twins.run.path(), {{"train.tf32=" + tf32}}, test_device());
+    return loss_under(*run.model, twins.ids, "static");
+  };
+  const double exact = loss("false"), rounded = loss("true");
+  EXPECT_NE(rounded, exact);
+  EXPECT_NEAR(rounded / exact, 1, 0.01);
+  EXPECT_EQ(loss("false"), exact);
+}
+
 TEST_F(OnTheDevice, AHostsCacheTakesTheDeviceNoMemoryBetweenPasses) {
   const Twins twins;
-  const auto bytes = [] { return allocator(gpu()).bytes_in_use(); };
+  const auto bytes = [] { return allocator(test_device()).bytes_in_use(); };
   const auto held = [&](const char* cache) {
     const size_t before = bytes();
     const infer::BlockCache kept(twins.gpu.config.model, infer::BlockTable({}, 100), 1,
-                                 infer::parse_cache_spec(cache).storage(DType::f32), gpu());
+                                 infer::parse_cache_spec(cache).storage(DType::f32), test_device());
     return bytes() - before;
   };
   EXPECT_GE(held("static"), 100U * 2 * 2 * 2 * 8 * 4);  // layers, k and v, heads, numbers, bytes
@@ -128,7 +142,7 @@ TEST_F(OnTheDevice, APromptsCacheTravels) {
 TEST_F(OnTheDevice, ChecksOfCachesPass) {
   const Twins twins;
   const std::unique_ptr<nn::GPT> wide = infer::to_f64(*twins.gpu.model);
-  EXPECT_EQ(wide->device(), gpu());
+  EXPECT_EQ(wide->device(), test_device());
   const infer::CacheUnderTest cache =
       infer::cache_under_test(infer::parse_cache_spec("static,place=host"));
   for (const infer::CacheCheck& check : infer::verify_published_setting(
@@ -180,7 +194,7 @@ TEST_F(OnTheDevice, EqualRunsGiveEqualBytes) {
       const std::filesystem::path folder =
           work.folder / fmt::format("{}-{}", run, configs::name_of(precision));
       Recorder recorder;
-      train::train(config, {.folder = folder, .device = gpu()}, recorder);
+      train::train(config, {.folder = folder, .device = test_device()}, recorder);
       return read_file(folder / train::kLastFile);
     };
     EXPECT_TRUE(checkpoint("one") == checkpoint("other")) << configs::name_of(precision);
@@ -200,16 +214,16 @@ TEST_F(OnTheDevice, ARunIsTrainedSavedResumedAndConverted) {
     return recorder.steps.back().loss;
   };
   const double expected = train("cpu", kCpu, -1);
-  EXPECT_NEAR(train("gpu", gpu(), -1), expected, kClose * expected);
-  train("moves", gpu(), 1);
+  EXPECT_NEAR(train("gpu", test_device(), -1), expected, kClose * expected);
+  train("moves", test_device(), 1);
   EXPECT_NEAR(train("moves", kCpu, -1), expected, kClose * expected);
   train("moves back", kCpu, 1);
-  EXPECT_NEAR(train("moves back", gpu(), -1), expected, kClose * expected);
+  EXPECT_NEAR(train("moves back", test_device(), -1), expected, kClose * expected);
 
   const std::filesystem::path run = work.folder / "gpu";
   const auto pooled = [&](Device device) { return experiments::pool_run(run, 1, 3, {}, device); };
-  const experiments::PooledRun there = pooled(gpu()), here = pooled(kCpu);
-  EXPECT_EQ(there.model->device(), gpu());
+  const experiments::PooledRun there = pooled(test_device()), here = pooled(kCpu);
+  EXPECT_EQ(there.model->device(), test_device());
   EXPECT_NEAR(there.original_loss, here.original_loss, kClose * here.original_loss);
   EXPECT_NEAR(there.pooled_loss, here.pooled_loss, kClose * here.pooled_loss);
   experiments::write_pooled_run(there, work.folder / "pooled");

@@ -7,7 +7,7 @@
 
 #include "infer/engine.h"
 #include "tests/infer_model.h"
-#include "tests/simt/gpu.h"
+#include "tests/test_device.h"
 
 namespace headroom::testing {
 namespace {
@@ -30,6 +30,16 @@ configs::ModelConfig tiny_config() {
   model.tie_embeddings = false;
   return model;
 }
+
+/// Recorded steps, where the tested device has them.
+class OfADevice : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!test_backend().records()) GTEST_SKIP() << "a processor's steps are not recorded";
+  }
+};
+using RecordedStep = OfADevice;
+using GenerationOnADevice = OfADevice;
 
 /// The same weights on every device.
 std::unique_ptr<nn::GPT> tiny_model(const configs::ModelConfig& config, Device device) {
@@ -112,7 +122,7 @@ Decoded by_replays(const nn::GPT& model, const BlockTable& table, const Sequence
 void expect_same(const configs::ModelConfig& config, const BlockTable& table,
                  const Sequences& prompts, const std::vector<int64_t>& ends,
                  const infer::Storage& storage = DType::f32) {
-  const auto model = tiny_model(config, gpu());
+  const auto model = tiny_model(config, test_device());
   const Decoded expected = step_by_step(*model, table, prompts, ends, storage);
   const Decoded actual = by_replays(*model, table, prompts, ends, storage);
   EXPECT_EQ(actual.tokens, expected.tokens);
@@ -122,31 +132,31 @@ void expect_same(const configs::ModelConfig& config, const BlockTable& table,
 }
 
 /// From position 49 into the second block of 64.
-TEST(DecodeStep, ReplaysGiveTheSameLogits) {
+TEST_F(RecordedStep, ReplaysGiveTheSameLogits) {
   expect_same(tiny_config(), BlockTable({}, 300), {tokens(50)}, {kSteps});
 }
 
-TEST(DecodeStep, ReplaysGiveTheSameLogitsToARaggedBatch) {
+TEST_F(RecordedStep, ReplaysGiveTheSameLogitsToARaggedBatch) {
   expect_same(tiny_config(), BlockTable({}, 300), {tokens(50), tokens(9, 1), tokens(60, 2)},
               {kSteps, kSteps, 15});
 }
 
 /// Sinks seen from elsewhere, blocks used again, and codes.
-TEST(DecodeStep, ReplaysGiveTheSameLogitsUnderAWindow) {
+TEST_F(RecordedStep, ReplaysGiveTheSameLogitsUnderAWindow) {
   expect_same(
       tiny_config(), BlockTable({40, 3}, 300), {tokens(100), tokens(110, 1)}, {kSteps, kSteps},
       infer::Storage({configs::KVType::int8, configs::KVType::int4}, infer::Place::memory, true));
 }
 
-TEST(DecodeStep, ReplaysGiveTheSameLogitsAtLearnedPositions) {
+TEST_F(RecordedStep, ReplaysGiveTheSameLogitsAtLearnedPositions) {
   auto config = tiny_config();
   config.position = configs::Position::learned;
   expect_same(config, BlockTable({}, 200), {tokens(50), tokens(62, 3)}, {kSteps, kSteps});
 }
 
 /// Passes of other shapes in between, and sequences that change places, cost no new recording.
-TEST(DecodeStep, GoesOnAfterOtherPasses) {
-  const auto model = tiny_model(tiny_config(), gpu());
+TEST_F(RecordedStep, GoesOnAfterOtherPasses) {
+  const auto model = tiny_model(tiny_config(), test_device());
   const auto run = [&](const Forward& one, BlockCache& cache) {
     std::vector<std::vector<float>> all;
     for (int round = 0; round < 3; ++round) {
@@ -176,8 +186,8 @@ TEST(DecodeStep, GoesOnAfterOtherPasses) {
   EXPECT_EQ(step.repeated(), 7);
 }
 
-TEST(DecodeStep, RefusesWhatAPassRefuses) {
-  const auto model = tiny_model(tiny_config(), gpu());
+TEST_F(RecordedStep, RefusesWhatAPassRefuses) {
+  const auto model = tiny_model(tiny_config(), test_device());
   const auto cache = filled(*model, BlockTable({}, 62), {tokens(58)}, DType::f32);
   DecodeStep step(*model, *cache, DType::f32);
   for (int i = 0; i < 4; ++i) step.run({{1}});
@@ -198,17 +208,18 @@ TEST(DecodeStep, RefusesWhatAPassRefuses) {
 }
 
 /// The whole way: prompts, steps, choices; and what was done is counted as it is on a processor.
-TEST(Generation, OnTheDeviceGivesTheTokensOfTheProcessor) {
+TEST_F(GenerationOnADevice, GivesTheTokensOfTheProcessor) {
   const Sequences prompts = {tokens(50), tokens(20, 1), tokens(61, 2)};
   auto how = greedy(20, "static,dtype=bf16");
   how.dtype = DType::f32;
   const infer::OnToken until_4 = [](int64_t row, int32_t token) { return row != 1 || token > 4; };
   const auto cpu = infer::generate(*tiny_model(tiny_config(), kCpu), prompts, how, until_4);
-  const auto gpu_ = infer::generate(*tiny_model(tiny_config(), gpu()), prompts, how, until_4);
-  EXPECT_EQ(gpu_.tokens, cpu.tokens);
-  EXPECT_EQ(gpu_.stats.work.passes, cpu.stats.work.passes);
-  EXPECT_EQ(gpu_.stats.work.rows, cpu.stats.work.rows);
-  EXPECT_EQ(gpu_.stats.work.cache_bytes_read, cpu.stats.work.cache_bytes_read);
+  const auto there =
+      infer::generate(*tiny_model(tiny_config(), test_device()), prompts, how, until_4);
+  EXPECT_EQ(there.tokens, cpu.tokens);
+  EXPECT_EQ(there.stats.work.passes, cpu.stats.work.passes);
+  EXPECT_EQ(there.stats.work.rows, cpu.stats.work.rows);
+  EXPECT_EQ(there.stats.work.cache_bytes_read, cpu.stats.work.cache_bytes_read);
 }
 
 }  // namespace

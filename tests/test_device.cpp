@@ -27,4 +27,6 @@ kernels::Backend& test_backend() { return kernels::backend(test_device()); }
 
 bool test_device_is_slow() { return asked() == "cuda-slow"; }
 
+std::shared_ptr<void> keep_host_out() { return nullptr; }
+
 }  // namespace headroom::testing

@@ -2,6 +2,8 @@
 // looks at results on the host again.
 #pragma once
 
+#include <memory>
+
 #include "kernels/backend.h"
 
 namespace headroom::testing {
@@ -13,6 +15,10 @@ Device test_device();
 kernels::Backend& test_backend();
 /// Whether it is so slow that only the smaller problems of a list are for it.
 bool test_device_is_slow();
+
+/// While it lives, whatever reads or writes memory of the device from the host ends the test, on
+/// devices that can tell: those of the harness.
+std::shared_ptr<void> keep_host_out();
 
 /// A tensor on the tested device; an absent one stays absent.
 inline Tensor there(const Tensor& x) { return x.defined() ? x.to(test_device()) : x; }

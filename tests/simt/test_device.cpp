@@ -2,6 +2,7 @@
 #include "tests/test_device.h"
 
 #include "tests/simt/gpu.h"
+#include "tests/simt/host_keeps_out.h"
 
 namespace headroom::testing {
 
@@ -10,5 +11,10 @@ Device test_device() { return gpu(); }
 kernels::Backend& test_backend() { return kernels::backend(test_device()); }
 
 bool test_device_is_slow() { return true; }
+
+std::shared_ptr<void> keep_host_out() {
+  gpu();
+  return std::make_shared<simt::HostKeepsOut>();
+}
 
 }  // namespace headroom::testing
