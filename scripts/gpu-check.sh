@@ -1,28 +1,32 @@
 #!/bin/bash
-# Everything that only a machine with an NVIDIA GPU can show: builds, runs the tests of kernels, operators and models on the
-# GPU, some of them under compute-sanitizer, the benchmarks beside the peaks that they measure, and a sweep.
+# Everything that only a machine with an NVIDIA GPU can show: builds, runs the tests of what computes there on the GPU, the
+# kernels' under compute-sanitizer too, trains a run twice, and runs the benchmarks beside the peaks that they measure and a
+# sweep. Needs nvcc, cuDNN and NCCL (PyTorch's wheels bring the last two), and for what is missing of the rest apt.
 # Usage: scripts/gpu-check.sh [FOLDER]   its results, by default runs/gpu-check; every step runs, one failure fails the check
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 
-results=${1:-runs/gpu-check}
-build=build-gpu
-mkdir -p "$results" || exit 2
-results=$(cd "$results" && pwd)
+# What each step may take of the 520 seconds in all. What it leaves is for those that come after it, each in its proportion.
+steps='setup:40 build:140 machine:10 tests:55 sanitizer:70 repeat:20 bench:60 sweep:125'
+seconds_left=520
+shares_left=520
+left_out=77
+
+mkdir -p "${1:-runs/gpu-check}" || exit 2
+export build=build-gpu left_out results=
+results=$(cd "${1:-runs/gpu-check}" && pwd)
 
 [ -e /dev/nvidiactl ] || { echo "gpu-check.sh: this machine has no NVIDIA GPU (no /dev/nvidiactl)." >&2; exit 2; }
 
 # What apt can't bring, where there is no internet, CMake then names.
-setup() { scripts/setup.sh test || echo "going on with what is installed"; }
+setup() { scripts/setup.sh gpu || echo "going on with what is installed"; }
 
 build() {
-  cmake --preset test -B $build -DHEADROOM_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native &&
-    cmake --build $build --target headroom tests_kernels tests_autograd tests_nn tests_train
+  cmake --preset test -B $build -DHEADROOM_CUDA=ON -DHEADROOM_MPI=OFF -DCMAKE_CUDA_ARCHITECTURES=native &&
+    cmake --build $build --target headroom tests_kernels tests_autograd tests_nn tests_train tests_infer tests_experiments
 }
 
-machine() {
-  nvidia-smi && $build/headroom --version
-}
+machine() { nvidia-smi && $build/headroom --version; }
 
 # What is parameterised by device runs on the GPU; the rest of these programs is the CPU's, whose tests run elsewhere.
 run_tests() {  # LAYER TESTS [COMMAND...]
@@ -34,58 +38,85 @@ run_tests() {  # LAYER TESTS [COMMAND...]
 tests() {
   local failed=0
   export HEADROOM_TEST_DEVICE=cuda
-  run_tests kernels '*' timeout 120 || failed=1
-  run_tests autograd '*' timeout 60 || failed=1
-  run_tests nn '*Golden*' timeout 60 || failed=1
-  run_tests train '*Golden*' timeout 60 || failed=1
+  run_tests kernels '*' || failed=1
+  run_tests autograd '*' || failed=1
+  run_tests nn '*Golden*' || failed=1
+  run_tests train '*Golden*' || failed=1
+  run_tests infer 'RecordedStep.*:GenerationOnADevice.*' || failed=1
+  run_tests experiments 'OnTheDevice.*' || failed=1
   return $failed
 }
 
 # An error of memory, a race for shared memory, a barrier that not all threads reach: in every family of kernels, at the
 # sizes that a slow device gets.
 sanitizer() {
-  local checker tool failed=0
+  local checker tool run runs=() failed=0
   checker=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
-  [ -x "$checker" ] || { echo "no compute-sanitizer: it comes with the CUDA Toolkit, not with Python's wheels"; return 1; }
+  [ -x "$checker" ] || { echo "no compute-sanitizer: it comes with the CUDA Toolkit, not with Python's wheels"; return $left_out; }
   export HEADROOM_TEST_DEVICE=cuda-slow
   for tool in memcheck racecheck synccheck; do
-    run_tests kernels '*' timeout 60 "$checker" --tool $tool --error-exitcode 1 --log-file "$results/$tool.txt" || failed=1
-    tail -n 1 "$results/$tool.txt"
+    run_tests kernels '*' "$checker" --tool $tool --error-exitcode 1 --log-file "$results/$tool.txt" &
+    runs+=($!)
   done
+  for run in "${runs[@]}"; do wait "$run" || failed=1; done
+  tail -n 1 "$results"/{memcheck,racecheck,synccheck}.txt
   return $failed
+}
+
+# A text that is always there: this program's own.
+quick() {  # COMMAND OUT STEPS
+  [ -s "$results/corpus.txt" ] || cat */*.cpp >"$results/corpus.txt"
+  rm -rf "${results:?}/$2"
+  $build/headroom "$1" configs/gqa-quick.yaml --out "$results/$2" --device cuda --set data.corpus="$results/corpus.txt" \
+    --set train.steps="$3" --set train.eval_every="$3"
+}
+
+# What train.deterministic promises.
+repeat() {
+  quick train once 30 && quick train again 30 && cmp "$results"/{once,again}/last.safetensors && echo "two runs gave the same bytes"
 }
 
 bench() {
-  local model=gpt-124m failed=0
+  local model=gpt-124m heads failed=0
   run() {
-    echo "\$ headroom $*"
-    timeout 90 $build/headroom "$@" --device cuda || failed=1
+    echo "\$ headroom bench $*"
+    $build/headroom bench "$@" --device cuda || failed=1
   }
   for heads in 12 4 1; do
-    run bench train $model --set model.n_kv_head=$heads --set model.block_size=1024 --set train.batch_size=16 --precision bf16
+    run train $model --set model.n_kv_head=$heads --set train.batch_size=16 --precision bf16
   done
-  run bench train $model --set model.block_size=1024 --set train.batch_size=16 --set train.deterministic=false --precision bf16
-  run bench train $model --set model.block_size=1024 --set train.batch_size=8 --precision fp32
-  run bench train $model --set model.block_size=1024 --set train.batch_size=8 --precision fp32 --set train.tf32=true
-  run bench roofline $model --precision bf16
-  run bench latency $model --precision bf16
+  run train $model --set train.batch_size=16 --set train.deterministic=false --precision bf16
+  run train $model --precision fp32
+  run train $model --precision fp32 --set train.tf32=true
+  run roofline $model --precision bf16
+  run latency $model --precision bf16
   return $failed
 }
 
+# Two minutes of steps, by what the first few take, or what there is.
 sweep() {
-  local corpus
-  corpus=$(scripts/corpus.sh) &&
-    timeout 150 $build/headroom sweep configs/gqa-quick.yaml --set data.corpus="$corpus" --device cuda --out "$results/sweep"
+  local budget=$((seconds < 130 ? seconds : 130)) trial=50
+  quick sweep trial $trial && quick sweep sweep $((trial * (budget * 9 / 10 - SECONDS) / (SECONDS + 1)))
 }
 
-steps='setup build machine tests sanitizer bench sweep'
+export -f setup build machine run_tests tests sanitizer quick repeat bench sweep
 summary=
 failed=
 for step in $steps; do
-  printf '\n== %s\n' "$step"
+  share=${step#*:} step=${step%:*}
+  export seconds=$(((seconds_left - SECONDS) * share / shares_left))
+  shares_left=$((shares_left - share))
   start=$SECONDS
-  if (set -o pipefail; "$step" 2>&1 | tee "$results/$step.txt"); then result=ok; else result=FAILED failed="$failed $step"; fi
-  summary+=$(printf '%-9s %6d s  %s' "$step" $((SECONDS - start)) $result)$'\n'
+  printf '\n== %s, in at most %d s\n' "$step" "$seconds"
+  timeout --kill-after=3 "$seconds" bash -c "set -uo pipefail; $step" 2>&1 | tee "$results/$step.txt"
+  case ${PIPESTATUS[0]} in
+    0) result=ok ;;
+    "$left_out") result='left out' ;;
+    124 | 137) result='OUT OF TIME' failed="$failed $step" ;;
+    *) result=FAILED failed="$failed $step" ;;
+  esac
+  summary+=$(printf '%-9s %6d s  %s' "$step" $((SECONDS - start)) "$result")$'\n'
+  printf '%s' "$summary" >"$results/summary.txt"
 done
 printf '\n%s%-9s %6d s\n' "$summary" all $SECONDS | tee "$results/summary.txt"
 [ -z "$failed" ] || { echo "gpu-check.sh: failed:$failed; what they said is in $results" >&2; exit 1; }

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Installs what headroom needs on Debian 12 with apt: only what is missing, and nothing when nothing is.
-# Usage: scripts/setup.sh [build|test|ci]
+# Usage: scripts/setup.sh [build|gpu|test|ci]
 #   build  compiler, libraries, and what `make experiment` runs (default)
-#   test   the same, and what `make test` needs
+#   gpu    the same, and what scripts/gpu-check.sh needs
+#   test   the same as build, and what `make test` needs
 #   ci     the same, and what .ci/run needs
 set -eu
 
@@ -18,9 +19,10 @@ test_packages='libgtest-dev chromium fonts-dejavu-core libopenmpi-dev openmpi-bi
 ci_packages='clang clang-format clang-tidy libomp-dev jq libbenchmark-dev python3-venv'
 case "${1:-build}" in
   build) ;;
+  gpu) packages="$packages libgtest-dev" ;;
   test) packages="$packages $test_packages" ;;
   ci) packages="$packages $test_packages $ci_packages" ;;
-  *) fail "unknown set '$1': give build, test or ci." ;;
+  *) fail "unknown set '$1': give build, gpu, test or ci." ;;
 esac
 
 command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
