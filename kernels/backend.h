@@ -139,8 +139,7 @@ struct Narrowing {
   double min_p = 0;  // those of at least this weight
 };
 
-/// How a GPU may compute what it would compute faster otherwise. A processor's kernels know one
-/// way.
+/// What a GPU's libraries are free to do. A processor's kernels know one way.
 struct Arithmetic {
   bool deterministic = true;  // equal calls on equal hardware give equal bits
   bool tf32 = false;  // products of f32 matrices round their factors to TF32: 10 bits of mantissa

@@ -11,8 +11,8 @@ namespace headroom::kernels::cuda {
 
 /// Whether a call is one for cuDNN: bf16, keys and values dense (KVView::dense) and not coded,
 /// heads of one size for both, a multiple of 8 up to 128, the causal mask with or without a window;
-/// no sinks of either kind; queries and keys in multiples of KVView::kBlock. Other lengths would
-/// each need a plan of its own, and making that takes longer than our kernels do.
+/// no sinks of either kind; queries and keys in multiples of KVView::kBlock. Each length needs a
+/// plan of its own, so that others would fill memory with plans that are used once.
 bool cudnn_takes(const AttentionInputs& in);
 
 /// Whether cuDNN `version` (10000 major + 100 minor + patch) has a backward pass for GPUs of
