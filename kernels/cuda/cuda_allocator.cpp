@@ -167,25 +167,37 @@ void CudaAllocator::copy(void* to, Device to_device, const void* from, Device fr
 }
 
 void CudaAllocator::copy_from_host(void* to, const void* from, size_t bytes) {
-  if (bytes > kStagingBytes) {
-    check_call(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()),
-               "copying to the GPU");
-    synchronize();
-    return;
-  }
   const std::lock_guard lock(mutex_);
-  Staging& staging = staging_[next_staging_];
-  next_staging_ = (next_staging_ + 1) % staging_.size();
-  if (staging.memory == nullptr) {
-    check_call(cudaEventCreateWithFlags(&staging.read, cudaEventDisableTiming), "making an event");
-    check_call(cudaMallocHost(&staging.memory, kStagingBytes), "pinning memory of the host");
-  } else {
-    check_call(cudaEventSynchronize(staging.read), "waiting for an earlier copy");
+  for (size_t done = 0, piece = 0; done < bytes; done += piece) {
+    Staging& staging = staging_with_room();
+    piece = std::min(bytes - done, kStagingBytes - staging.filled);
+    std::byte* const place = staging.memory + staging.filled;
+    std::memcpy(place, static_cast<const std::byte*>(from) + done, piece);
+    check_call(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, place, piece,
+                               cudaMemcpyHostToDevice, stream()),
+               "copying to the GPU");
+    staging.filled += piece;
   }
-  std::memcpy(staging.memory, from, bytes);
-  check_call(cudaMemcpyAsync(to, staging.memory, bytes, cudaMemcpyHostToDevice, stream()),
-             "copying to the GPU");
-  check_call(cudaEventRecord(staging.read, stream()), "recording an event");
+}
+
+/// The area whose turn it is; where that is full, the other one, once the GPU has read it.
+CudaAllocator::Staging& CudaAllocator::staging_with_room() {
+  if (staging_[filling_].filled == kStagingBytes) {
+    check_call(cudaEventRecord(staging_[filling_].read, stream()), "recording an event");
+    filling_ = 1 - filling_;
+    staging_[filling_].filled = 0;
+    if (staging_[filling_].memory != nullptr) {
+      check_call(cudaEventSynchronize(staging_[filling_].read), "waiting for an earlier copy");
+    }
+  }
+  Staging& staging = staging_[filling_];
+  if (staging.memory == nullptr) {
+    void* memory = nullptr;
+    check_call(cudaEventCreateWithFlags(&staging.read, cudaEventDisableTiming), "making an event");
+    check_call(cudaMallocHost(&memory, kStagingBytes), "pinning memory of the host");
+    staging.memory = static_cast<std::byte*>(memory);
+  }
+  return staging;
 }
 
 bool CudaAllocator::recording() const {

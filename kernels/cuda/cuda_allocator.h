@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <array>
+#include <cstddef>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -46,13 +47,14 @@ class CudaAllocator final : public Allocator {
   size_t bytes_reserved() const override;
 
  private:
-  /// A piece of the host's memory that the GPU reads by itself: small copies go through one of a
-  /// few in turn, so that the host waits only for the one of a whole round before.
+  /// Memory of the host that the GPU reads by itself. Copies fill one of two such areas while those
+  /// of the other are made: the host waits only where it is a whole area ahead of the GPU.
   struct Staging {
-    void* memory = nullptr;
-    cudaEvent_t read = nullptr;
+    std::byte* memory = nullptr;
+    cudaEvent_t read = nullptr;  // what was in it when the other one's turn came
+    size_t filled = 0;
   };
-  static constexpr size_t kStagingBytes = size_t{256} << 10;  // a batch of 32 x 1024 tokens twice
+  static constexpr size_t kStagingBytes = size_t{4} << 20;  // 512 x 1024 tokens and their targets
 
   static constexpr int64_t kEverybodys = 0;
   struct Block {
@@ -70,14 +72,15 @@ class CudaAllocator final : public Allocator {
   void* from_driver(size_t size);
   void release_idle() noexcept;
   void copy_from_host(void* to, const void* from, size_t bytes);
+  Staging& staging_with_room();
 
   mutable std::mutex mutex_;
   std::map<void*, Block> blocks_;            // all that is the driver's
   std::map<Pool, std::vector<void*>> idle_;  // by pool and rounded size
   int64_t recording_ = kEverybodys;          // the pool of the recording under way
   int64_t pools_ = 0;                        // made so far
-  std::array<Staging, 8> staging_;
-  size_t next_staging_ = 0;
+  std::array<Staging, 2> staging_;
+  size_t filling_ = 0;  // which of them
   size_t in_use_ = 0, peak_ = 0, reserved_ = 0;
 };
 

@@ -37,6 +37,7 @@ struct Runtime {
   cudaError_t last_error = cudaSuccess;
   std::string report;  // of the kernel that failed
   unsigned launches = 0;
+  unsigned waits = 0;
   int devices = static_cast<int>(from_environment("SIMT_DEVICES", 1));
   size_t memory = from_environment("SIMT_MEMORY", SIZE_MAX);  // bytes of a device
 };
@@ -146,6 +147,7 @@ cudaError_t note(cudaError_t error) {
 }
 
 void set_device_count(int count) { runtime().devices = count; }
+unsigned waits() { return runtime().waits; }
 
 void run_pending(cudaStream_t stream) {
   if (stream != nullptr) {
@@ -229,6 +231,7 @@ cudaError_t cudaFree(void* memory) {
   if (const cudaError_t refused = simt::unsafe_call(); refused != cudaSuccess) {
     return refused;
   }
+  ++simt::runtime().waits;
   auto* start = static_cast<std::byte*>(memory);
   if (simt::runtime().allocations.erase(start) == 0) {
     return simt::note(cudaErrorInvalidValue);
@@ -297,6 +300,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const cudaError_t refused = simt::wait_call(stream); refused != cudaSuccess) {
     return refused;
   }
+  ++simt::runtime().waits;
   simt::run_pending(stream);
   return cudaSuccess;
 }
@@ -341,6 +345,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event->captured != nullptr) {
     return simt::note(cudaErrorCapturedEvent);
   }
+  ++simt::runtime().waits;
   if (event->stream != nullptr) {
     simt::run_until(event->stream, event->after);
   }

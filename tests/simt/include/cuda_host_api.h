@@ -93,6 +93,8 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 namespace simt {
 /// How many GPUs the machine seems to have; 1 at first.
 void set_device_count(int count);
+/// How often the host has asked to wait for a stream, an event or, in cudaFree(), the device.
+unsigned waits();
 /// Does what a stream has been asked for and has not done yet.
 void run_pending(cudaStream_t stream);
 /// For doubles of libraries: asks a stream for something.
