@@ -5,8 +5,8 @@
 
 namespace headroom::kernels {
 
-KVView dense_view(const Tensor& k, const Tensor& v, int64_t T) {
-  const int64_t B = k.dim(0), S = k.dim(1), blocks = (S + KVView::kBlock - 1) / KVView::kBlock;
+KVView dense_tables(int64_t B, int64_t S, int64_t T, Device device) {
+  const int64_t blocks = (S + KVView::kBlock - 1) / KVView::kBlock;
   std::vector<int32_t> slots, starts;
   for (int64_t b = 0; b < B; ++b) {
     for (int64_t n = 0; n < blocks; ++n) {
@@ -16,14 +16,25 @@ KVView dense_view(const Tensor& k, const Tensor& v, int64_t T) {
   }
   const std::vector<int32_t> lengths(static_cast<size_t>(B), static_cast<int32_t>(S));
   const std::vector<int32_t> counts(static_cast<size_t>(B), static_cast<int32_t>(T));
-  const Device device = k.device();
-  return {.k = k.reshape({B * S, k.dim(2), k.dim(3)}),
-          .v = v.reshape({B * S, v.dim(2), v.dim(3)}),
+  return {.k = {},
+          .v = {},
           .slots = Tensor::from(slots, {B, blocks}, device),
           .starts = Tensor::from(starts, {B, blocks}, device),
           .lengths = Tensor::from(lengths, {B}, device),
           .counts = Tensor::from(counts, {B}, device),
           .dense = {.length = S, .step = S}};
+}
+
+KVView dense_view(const KVView& tables, const Tensor& k, const Tensor& v) {
+  const int64_t slots = k.dim(0) * k.dim(1);
+  KVView view = tables;
+  view.k = k.reshape({slots, k.dim(2), k.dim(3)});
+  view.v = v.reshape({slots, v.dim(2), v.dim(3)});
+  return view;
+}
+
+KVView dense_view(const Tensor& k, const Tensor& v, int64_t T) {
+  return dense_view(dense_tables(k.dim(0), k.dim(1), T, k.device()), k, v);
 }
 
 DenseKeys dense_keys(const Tensor& slots, const Tensor& starts, const Tensor& lengths,

@@ -8,7 +8,7 @@ autograd::Variable attend(const autograd::Variable& q, const autograd::Variable&
                           const autograd::Variable& v, int64_t layer, const Pass& pass,
                           autograd::AttentionOptions options) {
   const kernels::KVView kv = pass.cache == nullptr
-                                 ? kernels::dense_view(k.value(), v.value(), q.dim(1))
+                                 ? kernels::dense_view(pass.tables, k.value(), v.value())
                                  : pass.cache->append(layer, k.value(), v.value(), pass.counts);
   if (pass.watch != nullptr) {
     options.watch = [&](const kernels::AttentionInputs& in, const Tensor& lse) {

@@ -2,6 +2,7 @@
 #include "nn/gpt.h"
 
 #include "configs/size.h"
+#include "kernels/kv_view.h"
 #include "nn/init.h"
 
 namespace headroom::nn {
@@ -117,6 +118,8 @@ Variable GPT::hidden(const Tensor& tokens, const Pass& pass) const {
       run.counts =
           Tensor::from(std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(T)), {B});
     }
+  } else {
+    run.tables = kernels::dense_tables(B, T, T, device());
   }
   const Positions where = positions(config_, B, T, run, device());
   Variable x = embed_tokens_.forward(tokens, run.dtype);

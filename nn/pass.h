@@ -41,6 +41,9 @@ struct Pass {
   /// On the model's device, from token_positions() of such a pass: whoever has them there already,
   /// and has made room in the cache, leaves the pass nothing to do for the host. Absent: made here.
   const TokenPositions* positions = nullptr;
+  /// Without a cache: the tables of the pass's keys, from kernels::dense_tables(). GPT::hidden()
+  /// makes them, once for all layers.
+  kernels::KVView tables = {};
   /// Without a cache: the keys a query sees. With one, the cache decides.
   kernels::AttentionMask mask = {};
   /// Absent: no dropout.

@@ -12,6 +12,7 @@
 #include "configs/size.h"
 #include "golden.h"
 #include "gradcheck.h"
+#include "kernels/kv_view.h"
 #include "nn/gpt.h"
 
 namespace headroom::testing {
@@ -158,7 +159,7 @@ void expect_expanded_form(const configs::ModelConfig& model) {
                                    0);
   const Weights weights(module);
   const Tensor x = random_tensor({7, model.n_embd}, "x");
-  const nn::Pass pass{.dtype = DType::f64};
+  const nn::Pass pass{.dtype = DType::f64, .tables = kernels::dense_tables(1, 7, 7, kCpu)};
   const nn::Positions where = nn::positions(model, 1, 7, pass, kCpu);
   const nn::Variable y = module.forward(nn::Variable(x.reshape({1, 7, model.n_embd})), pass, where);
   EXPECT_LE(max_relative_error(y.value(), Tensor::from(reference(model, weights, x), y.shape())),
@@ -190,7 +191,7 @@ TEST(LatentAttention, FloatAndBfloat16AreNearFloat64) {
     const Weights filled(module);
     Tensor x = Tensor::empty({1, 7, model.n_embd}, activations);
     kernels::backend(kCpu).cast(random_tensor({1, 7, model.n_embd}, "x"), x);
-    const nn::Pass pass{.dtype = activations};
+    const nn::Pass pass{.dtype = activations, .tables = kernels::dense_tables(1, 7, 7, kCpu)};
     return to_doubles(
         module.forward(nn::Variable(x), pass, nn::positions(model, 1, 7, pass, kCpu)).value());
   };

@@ -4,9 +4,53 @@
 #include "kernels/cuda/cuda_allocator.h"
 #include "kernels/cuda/runtime.h"
 #include "tests/simt/gpu.h"
+#include "tests/train_run.h"
+#include "train/step.h"
 
 namespace headroom::testing {
 namespace {
+
+configs::ModelConfig four_layers() {
+  configs::ModelConfig model = small_config({}).model;
+  model.n_layer = 4;
+  model.dropout = 0.1;
+  return model;
+}
+
+std::vector<train::Batch> batches_of(int64_t count) {
+  std::vector<train::Batch> batches;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto ids = [&](int32_t first) {
+      std::vector<int32_t> values;
+      for (int32_t n = 0; n < 32; ++n) {
+        values.push_back((first + n) % 7);
+      }
+      return Tensor::from(values, {2, 16});
+    };
+    batches.push_back({ids(static_cast<int32_t>(i)), ids(static_cast<int32_t>(i) + 1)});
+  }
+  return batches;
+}
+
+/// It reads the losses and the norm of the gradient together, at its end.
+TEST(Waits, ATrainingStepWaitsOnce) {
+  const nn::GPT model(four_layers(), 7, nn::Scope{.seed = 1, .device = gpu()});
+  const nn::GPT on_cpu(four_layers(), 7, nn::Scope{.seed = 1});
+  configs::TrainConfig recipe;
+  recipe.optimizer = configs::OptimizerKind::muon;
+  train::Optimizer optimizer(recipe, model.parameters(), DType::f32),
+      cpu_optimizer(recipe, on_cpu.parameters(), DType::f32);
+  const std::vector<train::Batch> batches = batches_of(5);
+  for (int64_t step = 1; step <= 2; ++step) {
+    const train::StepOptions options{.step = step, .clip_norm = 1.0};
+    const unsigned before = simt::waits();
+    const train::StepResult there = train_step(model, optimizer, batches, options);
+    EXPECT_EQ(simt::waits() - before, 1U) << "step " << step;
+    const train::StepResult here = train_step(on_cpu, cpu_optimizer, batches, options);
+    EXPECT_NEAR(there.loss, here.loss, 1e-4);
+    EXPECT_NEAR(there.gradient_norm / here.gradient_norm, 1, 1e-3);
+  }
+}
 
 /// 1024 sequences of 512 tokens, and their targets.
 TEST(Waits, ALargeBatchIsCopiedWithoutOne) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "kernels/trace.h"
 
 namespace headroom::train {
@@ -13,16 +14,37 @@ using kernels::Phase;
 
 namespace {
 
-StepResult read(const std::vector<Tensor>& losses, const Tensor& squares, double count,
-                const StepOptions& options) {
+/// What the host gets to know of a step, gathered on the device to be read at once: the loss of
+/// each batch, then the gradients' sum of squares.
+class Readings {
+ public:
+  Readings(int64_t batches, Device device)
+      : numbers_(Tensor::empty({batches + 1}, DType::f64, device)) {}
+
+  void add(const Tensor& number) {
+    Tensor place = numbers_.rows(next_, next_ + 1);
+    kernels::backend(place.device()).cast(number.reshape({1}), place);
+    ++next_;
+  }
+  std::vector<double> read() const { return numbers_.to_vector<double>(); }
+
+ private:
+  Tensor numbers_;
+  int64_t next_ = 0;
+};
+
+StepResult result_of(const Readings& readings, double count, const StepOptions& options) {
+  std::vector<double> losses = readings.read();
+  const double squares = losses.back();
+  losses.pop_back();
   StepResult result;
-  for (const Tensor& loss : losses) {
-    result.loss += loss.item() / count;
+  for (const double loss : losses) {
+    result.loss += loss / count;
   }
   if (options.sync != nullptr) {
     result.loss = kernels::sum_over(options.sync->workers(), result.loss);
   }
-  result.gradient_norm = std::sqrt(squares.item()) / count;
+  result.gradient_norm = std::sqrt(squares) / count;
   for (const auto& [value, what] :
        {std::pair(result.loss, "loss"), std::pair(result.gradient_norm, "gradient norm")}) {
     check<NotFinite>(std::isfinite(value), "[train] the {} is {} at step {}", what, value,
@@ -41,7 +63,7 @@ StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<cons
   const auto count = static_cast<double>(std::ssize(batches) * workers);
   optimizer.clear_gradients();
   nn::DropoutStream dropout{options.seed, options.step, options.first_sequence};
-  std::vector<Tensor> losses;
+  Readings readings(std::ssize(batches), model.device());
   for (const Batch& batch : batches) {
     const nn::Pass pass{.dtype = options.dtype,
                         .cache = nullptr,
@@ -52,8 +74,8 @@ StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<cons
     {
       const Phase forward("forward");
       loss = model.loss(batch.tokens, batch.targets, pass);
+      readings.add(loss.value());
     }
-    losses.push_back(loss.value());
     {
       const Phase backward("backward");
       const bool last = &batch == &batches.back();
@@ -69,7 +91,9 @@ StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<cons
   }
   const Tensor squares = [&] {
     const Phase clip("clip");
-    return optimizer.gradient_squares();
+    Tensor sum = optimizer.gradient_squares();
+    readings.add(sum);
+    return sum;
   }();
   {
     // The gradients are sums over the batches; their mean is never formed, its factor travels
@@ -78,7 +102,7 @@ StepResult train_step(const nn::GPT& model, Optimizer& optimizer, std::span<cons
     optimizer.update(options.step, options.factor, {squares, count, options.clip_norm});
   }
   optimizer.clear_gradients();
-  return read(losses, squares, count, options);
+  return result_of(readings, count, options);
 }
 
 }  // namespace headroom::train
