@@ -5,6 +5,7 @@
 
 #include "configs/size.h"
 #include "experiments/milliseconds.h"
+#include "infer/sampler.h"
 #include "infer/verify.h"
 
 namespace headroom::experiments {
@@ -48,7 +49,7 @@ TimedDecode::TimedDecode(const nn::GPT& model, int64_t batch, int64_t most, DTyp
     : model_(model),
       batch_(batch),
       dtype_(dtype),
-      cache_(model.config(), infer::BlockTable({}, most), batch, dtype, model.device()) {
+      decoder_(infer::cached_decoder(model, {}, {.batch = batch, .tokens = most}, dtype, dtype)) {
   for (int64_t b = 0; b < batch; ++b) {
     next_.push_back(
         infer::synthetic_tokens(1, model.vocab_size(), kSeed, static_cast<uint64_t>(b)));
@@ -62,31 +63,32 @@ void TimedDecode::fill(int64_t context) {
   const Tensor keys = random_rows({batch_, kBlock, kv.heads, kv.key_size}, dtype_, model_.device());
   const Tensor values =
       random_rows({batch_, kBlock, kv.heads, kv.value_size}, dtype_, model_.device());
-  for (int64_t have = cache_.position(0); have < context;) {
+  for (int64_t have = decoder_->length(0); have < context;) {
     const int64_t more = std::min(kBlock, context - have);
     const Tensor counts = Tensor::from(
         std::vector<int32_t>(static_cast<size_t>(batch_), static_cast<int32_t>(more)), {batch_});
     for (int64_t layer = 0; layer < m.n_layer; ++layer) {
-      cache_.append(layer, keys, values, counts);
+      decoder_->cache()->append(layer, keys, values, counts);
     }
     have += more;
+  }
+  if (kernels::backend(model_.device()).records()) {
+    step_ms();
+    step_ms();
   }
 }
 
 double TimedDecode::step_ms() {
-  const int64_t before = cache_.position(0);
+  const int64_t before = decoder_->length(0);
   const double ms = milliseconds([&] {
-    infer::LastRows last(next_);
-    infer::feed(model_, cache_, next_, 1, dtype_, last.keeper());
-    const std::vector<float> logits = last.logits(model_).to_vector<float>();
-    const auto V = static_cast<std::ptrdiff_t>(model_.vocab_size());
-    for (size_t b = 0; b < next_.size(); ++b) {
-      const auto row = logits.begin() + static_cast<std::ptrdiff_t>(b) * V;
-      next_[b] = {static_cast<int32_t>(std::max_element(row, row + V) - row)};
+    const Tensor logits = decoder_->feed(next_);
+    for (int64_t b = 0; b < batch_; ++b) {
+      const Tensor row = logits.rows(b, b + 1).reshape({model_.vocab_size()});
+      next_[static_cast<size_t>(b)] = {infer::choose(row, {.temperature = 0}, b, 0).token};
     }
   });
   for (int64_t b = 0; b < batch_; ++b) {
-    cache_.truncate(b, before);
+    decoder_->truncate(b, before);
   }
   return ms;
 }

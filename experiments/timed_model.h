@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
-#include "infer/block_cache.h"
-#include "infer/forward.h"
+#include "infer/decoder.h"
 #include "nn/gpt.h"
 
 namespace headroom::experiments {
@@ -23,17 +23,18 @@ class TimedDecode {
   /// `batch` sequences with room for `most` tokens each; activations and cache in `dtype`.
   TimedDecode(const nn::GPT& model, int64_t batch, int64_t most, DType dtype);
   /// Brings every sequence to `context` tokens with keys and values that are random numbers: what
-  /// they are changes no time.
+  /// they are changes no time. Then takes the steps that are unlike all others: a device that
+  /// records steps runs the first as it comes and records the second (infer/decode_step.h).
   void fill(int64_t context);
-  /// Milliseconds of one more token for every sequence: forward pass, logits and greedy choice. The
-  /// context stays as it was.
+  /// Milliseconds of one more token for every sequence, as generation takes it: forward pass,
+  /// logits and greedy choice. The context stays as it was.
   double step_ms();
 
  private:
   const nn::GPT& model_;
   int64_t batch_;
   DType dtype_;
-  infer::BlockCache cache_;
+  std::unique_ptr<infer::Decoder> decoder_;
   infer::Sequences next_;
 };
 

@@ -1,6 +1,8 @@
-// How often the host waits for the device: a step that waits in its middle leaves the device idle.
+// How often the host waits for the device, and asks it for something: a step that waits in its
+// middle leaves the device idle.
 #include <gtest/gtest.h>
 
+#include "experiments/timed_model.h"
 #include "kernels/cuda/cuda_allocator.h"
 #include "kernels/cuda/runtime.h"
 #include "tests/simt/gpu.h"
@@ -62,6 +64,18 @@ TEST(Waits, ALargeBatchIsCopiedWithoutOne) {
   }
   EXPECT_EQ(simt::waits(), before);
   kernels::cuda::synchronize();  // what is being copied is about to be given back
+}
+
+/// What a benchmark times is what generation does: a recorded step, launched whole.
+TEST(Launches, ABenchmarkOfDecodingRepeatsARecordedStep) {
+  const nn::GPT model(four_layers(), 7, nn::Scope{.seed = 1, .device = gpu()});
+  experiments::TimedDecode decode(model, 2, 12, DType::f32);
+  decode.fill(9);
+  for (unsigned step = 1; step <= 3; ++step) {
+    const unsigned before = simt::graph_launches();
+    decode.step_ms();
+    EXPECT_EQ(simt::graph_launches() - before, 1U) << "step " << step;
+  }
 }
 
 }  // namespace

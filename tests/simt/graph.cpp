@@ -29,12 +29,19 @@ std::vector<cudaStream_t>& captured_streams() {
 /// Of the thread; the harness has one.
 cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
+unsigned& launches() {
+  static unsigned count = 0;
+  return count;
+}
+
 cudaError_t refuse(cudaStream_t stream, cudaError_t error) {
   stream->capture->valid = false;
   return note(error);
 }
 
 }  // namespace
+
+unsigned graph_launches() { return launches(); }
 
 /// "further use of any streams which are being captured [...] is invalid and will return an error"
 cudaError_t capture(cudaStream_t stream, std::function<cudaError_t()> node) {
@@ -123,6 +130,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph,
 
 /// The nodes of one captured stream are a chain.
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  ++simt::launches();
   return simt::run_in_order(stream, [nodes = graph->nodes] {
     for (const auto& node : nodes) {
       if (const cudaError_t error = node(); error != cudaSuccess) {

@@ -95,6 +95,8 @@ namespace simt {
 void set_device_count(int count);
 /// How often the host has asked to wait for a stream, an event or, in cudaFree(), the device.
 unsigned waits();
+/// How often it has launched a graph.
+unsigned graph_launches();
 /// Does what a stream has been asked for and has not done yet.
 void run_pending(cudaStream_t stream);
 /// For doubles of libraries: asks a stream for something.
