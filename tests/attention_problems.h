@@ -52,14 +52,6 @@ inline AttentionInputs there(const AttentionInputs& in) {
   return to;
 }
 
-/// Whether the tested device has time for a problem.
-inline bool is_for_test_device(const Problem& p) {
-  constexpr int64_t kMostScores = 9000;
-  int64_t scores = 0;
-  for (size_t b = 0; b < p.lengths.size(); ++b) scores += p.heads * p.counts[b] * p.lengths[b];
-  return !test_device_is_slow() || scores <= kMostScores;
-}
-
 /// The block table of a problem, and how many slots it needs.
 inline int64_t make_table(const Problem& p, std::mt19937& random, kernels::KVView& kv) {
   const auto batch = static_cast<int64_t>(p.lengths.size());

@@ -208,23 +208,23 @@ const std::vector<Problem> kProblems = {
      .evicted = true,
      .q_sink = true},
     {.name = "prefill",
-     .lengths = {130, 70},
-     .counts = {130, 70},
-     .heads = 4,
-     .kv_heads = 2,
+     .lengths = {66, 40},
+     .counts = {66, 40},
+     .heads = 1,
+     .kv_heads = 1,
      .key_size = 64,
      .value_size = 32},
     {.name = "chunk_odd",
-     .lengths = {600, 515},
+     .lengths = {300, 200},
      .counts = {5, 3},
-     .heads = 4,
      .kv_heads = 1,
      .key_size = 33,
      .value_size = 3},
     {.name = "chunk_paged",
-     .lengths = {200, 90, 64},
-     .counts = {30, 90, 1},
-     .heads = 4,
+     .lengths = {130, 66, 64},
+     .counts = {9, 66, 1},
+     .heads = 1,
+     .kv_heads = 1,
      .paged = true,
      .sink_logits = true},
 };
@@ -245,9 +245,8 @@ class StoredAttention
 
 TEST_P(StoredAttention, EqualsAttentionOverWhatWasWritten) {
   const auto& [problem, types, queries] = GetParam();
-  if (!testing::is_for_test_device(problem) ||
-      (testing::test_device_is_slow() && queries.type == DType::f64)) {
-    GTEST_SKIP() << "too large";
+  if (testing::test_device_is_slow() && queries.type == DType::f64) {
+    GTEST_SKIP() << "f32 takes the same path";
   }
   std::mt19937 random(3);
   AttentionInputs exact = testing::make_inputs(problem, queries.type, random);
