@@ -1,8 +1,11 @@
 // Attention of few queries over a long cache, which costs what reading the cache costs (Flash-
 // Decoding, Dao et al. 2023): the cache is cut into chunks, so that there is work for every
 // multiprocessor, and a block attends to one chunk with all query heads of a KV head, so that each
-// byte is read once. A second kernel adds the chunks, in order.
+// byte comes from memory once. A second kernel adds the chunks, in order.
 #include "kernels/cuda/attention.h"
+
+#include <algorithm>
+
 #include "kernels/cuda/attention_decode_warp.h"
 #include "kernels/cuda/launch.h"
 
@@ -10,8 +13,11 @@ namespace headroom::kernels::cuda {
 
 namespace {
 
-/// Blocks of threads that fill a GPU, and the fewest blocks of keys worth one of them.
-constexpr int kWantedBlocks = 512, kKeyBlocksOfChunk = 2;
+/// Teams that fill a GPU, and the fewest blocks of keys worth a block of threads.
+constexpr int kWantedTeams = 512, kKeyBlocksOfChunk = 2;
+/// Teams of a block at most: their rows' results are in shared memory, all at once.
+template <class C>
+constexpr int kMostTeams = sizeof(C) == sizeof(double) ? 1 : 2;
 /// More queries than this, or a shorter table, are better off with tiles.
 constexpr int kMostQueries = 8, kLongTable = 16;
 
@@ -43,64 +49,94 @@ __device__ int used_blocks(const AttentionSizes& p, int b) {
   }
 }
 
-/// One block of threads: a chunk of the cache, up to kRows rows of a sequence and KV head.
-template <class S, class C, int kRows, int kSlices>
-__global__ void __launch_bounds__(kTileThreads) attention_chunk(DecodeArguments<S, C> a) {
-  const AttentionSizes& p = a.p;
-  const int chunk = static_cast<int>(blockIdx.x), chunks = static_cast<int>(gridDim.x);
-  const int tiles = pieces_of(p.all_rows(), kRows);
-  const int kv_head = static_cast<int>(blockIdx.y) / tiles;
-  const int first_row = static_cast<int>(blockIdx.y) % tiles * kRows;
-  const int b = static_cast<int>(blockIdx.z), thread = static_cast<int>(threadIdx.x);
-  const int rows = p.rows(b) - first_row < kRows ? p.rows(b) - first_row : kRows;
-  const int width = p.value_size;
+/// What a block's warps leave of their rows: row r of warp w is number w * kRows + r.
+template <class C>
+struct WarpParts {
+  Shared<C> max, sum, out;  // one each, and Dv
+};
 
-  if (rows > 0) {
-    SharedPieces pieces;
-    const Shared<C> max = pieces.take<C>(kWarps * kRows), sum = pieces.take<C>(kWarps * kRows);
-    const Shared<C> scores = pieces.take<C>(kWarps * kRows * kWarpKeys);
-    const Shared<C> shrinks = pieces.take<C>(kWarps * kRows);
-    const Shared<C> out = pieces.take<C>(kWarps * kRows * width);
-    const int warp = thread / 32, used = used_blocks(p, b);
-    Decoder<S, C, kRows, kSlices> decoder(
-        a, b, kv_head, first_row, rows, scores + warp * kRows * kWarpKeys, shrinks + warp * kRows);
-    decoder.attend(used * chunk / chunks, used * (chunk + 1) / chunks);
-    decoder.leave(max, sum, out);
-    __syncthreads();
-    for (int i = thread; i < rows * width; i += kTileThreads) {
-      const int row = i / width, c = i % width;
-      C largest = max[row];
-      for (int w = 1; w < kWarps; ++w) {
-        const C other = max[w * kRows + row];
-        largest = other > largest ? other : largest;
-      }
-      C total = 0, x = 0;
-      for (int w = 0; w < kWarps; ++w) {
-        const C factor = power_of_2(max[w * kRows + row] - largest);
-        total += factor * sum[w * kRows + row];
-        x += factor * out[(w * kRows + row) * width + c];
-      }
-      const int64_t at = p.index(b, kv_head, first_row + row);
-      if (chunks == 1) {
-        finish(a, at, c, largest, total, x);
-        continue;
-      }
-      a.part_out[(at * chunks + chunk) * width + c] = x;
-      if (c == 0) {
-        a.part_max[at * chunks + chunk] = largest;
-        a.part_sum[at * chunks + chunk] = total;
-      }
+/// Adds what the warps of each row's team left of rows [first_row, first_row + rows).
+template <int kRows, class S, class C>
+__device__ void add_warps(const DecodeArguments<S, C>& a, const WarpParts<C>& parts, int first_row,
+                          int rows) {
+  const int chunk = static_cast<int>(blockIdx.x), chunks = static_cast<int>(gridDim.x);
+  const int width = a.p.value_size;
+  for (int i = static_cast<int>(threadIdx.x); i < rows * width; i += static_cast<int>(blockDim.x)) {
+    const int row = i / width, c = i % width;
+    const int part = row / kRows * kWarps * kRows + row % kRows;  // of the team's first warp
+    C largest = parts.max[part];
+    for (int w = 1; w < kWarps; ++w) {
+      const C other = parts.max[part + w * kRows];
+      largest = other > largest ? other : largest;
+    }
+    C total = 0, x = 0;
+    for (int w = 0; w < kWarps; ++w) {
+      const C factor = power_of_2(parts.max[part + w * kRows] - largest);
+      total += factor * parts.sum[part + w * kRows];
+      x += factor * parts.out[(part + w * kRows) * width + c];
+    }
+    const int64_t at =
+        a.p.index(static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y), first_row + row);
+    if (chunks == 1) {
+      finish(a, at, c, largest, total, x);
+      continue;
+    }
+    a.part_out[(at * chunks + chunk) * width + c] = x;
+    if (c == 0) {
+      a.part_max[at * chunks + chunk] = largest;
+      a.part_sum[at * chunks + chunk] = total;
     }
   }
-  if (chunks == 1) {  // rows beyond the sequence's
-    const int all = p.all_rows() - first_row < kRows ? p.all_rows() - first_row : kRows;
-    for (int i = (rows > 0 ? rows : 0) * width + thread; i < all * width; i += kTileThreads) {
-      const int64_t at = p.index(b, kv_head, first_row + i / width);
-      a.out[at * width + i % width] = narrow<S>(C(0));
-      if (i % width == 0) {
-        a.lse[at] = 0;
-      }
+}
+
+/// Zeros for the rows beyond those of sequence b.
+template <class S, class C>
+__device__ void clear_rest(const DecodeArguments<S, C>& a, int b, int kv_head) {
+  const AttentionSizes& p = a.p;
+  const int width = p.value_size, end = p.all_rows() * width;
+  for (int i = p.rows(b) * width + static_cast<int>(threadIdx.x); i < end;
+       i += static_cast<int>(blockDim.x)) {
+    const int64_t at = p.index(b, kv_head, i / width);
+    a.out[at * width + i % width] = narrow<S>(C(0));
+    if (i % width == 0) {
+      a.lse[at] = 0;
     }
+  }
+}
+
+/// One block of threads: a chunk of the cache and all rows of a sequence and KV head, kRows to each
+/// of its teams of four warps. If there are more it goes over the chunk again.
+template <class S, class C, int kRows, int kSlices>
+__global__ void __launch_bounds__(kMostTeams<C>* kTileThreads)
+    attention_chunk(DecodeArguments<S, C> a) {
+  const AttentionSizes& p = a.p;
+  const int chunk = static_cast<int>(blockIdx.x), chunks = static_cast<int>(gridDim.x);
+  const int kv_head = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);
+  const int warp = static_cast<int>(threadIdx.x) / 32, team = warp / kWarps;
+  const int teams = static_cast<int>(blockDim.x) / kTileThreads, parts = teams * kWarps * kRows;
+  SharedPieces pieces;
+  const WarpParts<C> left{pieces.take<C>(parts), pieces.take<C>(parts),
+                          pieces.take<C>(parts * p.value_size)};
+  const Shared<C> scores = pieces.take<C>(parts * kWarpKeys), shrinks = pieces.take<C>(parts);
+  const int rows = p.rows(b), used = rows > 0 ? used_blocks(p, b) : 0;
+
+  for (int first = 0; first < rows; first += teams * kRows) {
+    const int own = first + team * kRows;
+    if (own < rows) {
+      Decoder<S, C, kRows, kSlices> decoder(
+          a, b, kv_head, own, own + kRows < rows ? kRows : rows - own,
+          scores + warp * kRows * kWarpKeys, shrinks + warp * kRows);
+      decoder.attend(used * chunk / chunks, used * (chunk + 1) / chunks);
+      decoder.leave(left.max + warp * kRows, left.sum + warp * kRows,
+                    left.out + warp * kRows * p.value_size);
+    }
+    __syncthreads();
+    const int rest = rows - first;
+    add_warps<kRows>(a, left, first, rest < teams * kRows ? rest : teams * kRows);
+    __syncthreads();
+  }
+  if (chunks == 1) {
+    clear_rest(a, b, kv_head);
   }
 }
 
@@ -134,14 +170,20 @@ __global__ void attention_combine(DecodeArguments<S, C> a, int chunks) {
   }
 }
 
+/// From shapes alone: a captured step is replayed while the cache fills. A chunk that blocks go
+/// over again is as short as can be, and still in their multiprocessor's cache.
+int chunks_of(const AttentionSizes& p, int teams, bool again) {
+  const int most = pieces_of(p.blocks, kKeyBlocksOfChunk);
+  const int wanted = again ? most : pieces_of(kWantedTeams, p.batch * p.kv_heads * teams);
+  return std::max(1, std::min(wanted, most));
+}
+
 template <class S, class C, int kRows, int kSlices>
 void launch_decode(const AttentionInputs& in, Tensor& out, Tensor& lse) {
   const AttentionSizes p(in);
-  const int tiles = p.kv_heads * pieces_of(p.all_rows(), kRows);
-  // From shapes alone: a captured step is replayed while the cache fills.
-  const int wanted = pieces_of(kWantedBlocks, p.batch * tiles);
-  const int most = pieces_of(p.blocks, kKeyBlocksOfChunk);
-  const int chunks = wanted < most ? wanted : (most > 0 ? most : 1);
+  const int tiles = pieces_of(p.all_rows(), kRows);
+  const int teams = tiles < kMostTeams<C> ? tiles : kMostTeams<C>;
+  const int chunks = chunks_of(p, teams, tiles > teams);
   const int64_t rows = lse.numel(), parts = chunks > 1 ? rows * chunks : 0;
   Tensor part_out = Tensor::empty({parts, p.value_size}, lse.dtype(), lse.device());
   Tensor part_max = Tensor::empty({parts}, lse.dtype(), lse.device());
@@ -159,11 +201,13 @@ void launch_decode(const AttentionInputs& in, Tensor& out, Tensor& lse) {
       part_out.data<C>(),
       part_max.data<C>(),
       part_sum.data<C>()};
-  const size_t numbers = kWarps * kRows * (3 + kWarpKeys + static_cast<size_t>(p.value_size));
+  const size_t numbers =
+      static_cast<size_t>(teams * kWarps * kRows * (3 + kWarpKeys + p.value_size));
   launch(attention_chunk<S, C, kRows, kSlices>,
-         dim3(static_cast<unsigned>(chunks), static_cast<unsigned>(tiles),
+         dim3(static_cast<unsigned>(chunks), static_cast<unsigned>(p.kv_heads),
               static_cast<unsigned>(p.batch)),
-         dim3(kTileThreads), numbers * sizeof(C) + 5 * 16, arguments);
+         dim3(static_cast<unsigned>(teams * kTileThreads)), numbers * sizeof(C) + 5 * 16,
+         arguments);
   if (chunks > 1) {
     launch(attention_combine<S, C>, dim3(static_cast<unsigned>(rows)), dim3(128), 0, arguments,
            chunks);

@@ -70,7 +70,7 @@ struct Slices {
   C x[kRows][kSlices][kSlice] = {};
 };
 
-/// One warp's work: its keys of a chunk.
+/// The work of one warp of a team: its keys of a chunk.
 template <class S, class C, int kRows, int kSlices>
 class Decoder {
  public:
@@ -81,7 +81,7 @@ class Decoder {
         kv_head_(kv_head),
         first_row_(first_row),
         rows_(rows),
-        warp_(static_cast<int>(threadIdx.x) / 32),
+        warp_(static_cast<int>(threadIdx.x) / 32 % kWarps),
         lane_(static_cast<int>(threadIdx.x) % 32),
         key_lanes_(lanes_of(a.k.width)),
         value_lanes_(lanes_of(a.v.width)),
@@ -118,15 +118,16 @@ class Decoder {
     }
   }
 
-  /// Leaves this warp's maximum and sum of each row, and its outputs (kRows, Dv), in shared memory.
+  /// Leaves the warp's maximum and sum of each row, and its outputs (kRows, Dv), in its own part of
+  /// shared memory.
   __device__ void leave(Shared<C> max, Shared<C> sum, Shared<C> out) {
     HEADROOM_UNROLL
     for (int i = 0; i < kHalfRows; ++i) {
       const C total = sum_of_keys(sum_[i]);
       const int row = row_of(i);
       if (row < kRows && lane_ % kWarpKeys == 0) {
-        max[warp_ * kRows + row] = max_[i];
-        sum[warp_ * kRows + row] = total;
+        max[row] = max_[i];
+        sum[row] = total;
       }
     }
     HEADROOM_UNROLL
@@ -141,7 +142,7 @@ class Decoder {
           }
           const int c = s * kSpan + lane_ * kSlice + e;
           if (lane_ < value_lanes_ && c < a_.v.width) {
-            out[(warp_ * kRows + row) * a_.v.width + c] = x;
+            out[row * a_.v.width + c] = x;
           }
         }
       }
