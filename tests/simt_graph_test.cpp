@@ -55,7 +55,7 @@ class Captured : public ::testing::Test {
   /// Whether what was refused has cost the graph: "Invalidation" in the Programming Guide.
   void expect_lost() {
     cudaGraph_t graph = nullptr;
-    EXPECT_EQ(cudaMemsetAsync(&number_, 0, sizeof number_, stream_),
+    EXPECT_EQ(cudaMemsetAsync(memory_.as<void>(), 0, 4, stream_),
               cudaErrorStreamCaptureInvalidated);
     EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated);
     EXPECT_EQ(graph, nullptr);
@@ -112,6 +112,9 @@ TEST_F(Captured, AKernelThatFailsFailsTheLaunch) {
 
 TEST_F(Captured, RefusesToBeWaitedFor) {
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaErrorStreamCaptureUnsupported);
+  expect_lost();
+  begin();
+  EXPECT_EQ(cudaStreamQuery(stream_), cudaErrorStreamCaptureUnsupported);
   expect_lost();
 }
 

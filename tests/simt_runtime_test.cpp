@@ -5,7 +5,9 @@
 
 #include "kernels/cuda/cuda_allocator.h"
 #include "kernels/cuda/runtime.h"
+#include "tests/simt/device_memory.h"
 #include "tests/simt/gpu.h"
+#include "tests/simt/host_keeps_out.h"
 
 namespace headroom::testing {
 namespace {
@@ -115,6 +117,93 @@ TEST(RuntimeDouble, AnEventIsAPlaceInItsStream) {
   cuda::synchronize();
   EXPECT_EQ(seen[1], 0);
   cudaEventDestroy(event);
+}
+
+/// "cudaErrorInvalidDevice: the device ordinal supplied by the user does not correspond to a valid
+/// CUDA device"; "cudaErrorNoDevice: no CUDA-capable devices were detected".
+TEST(RuntimeDouble, RefusesADeviceThatIsNotThere) {
+  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+  EXPECT_EQ(cudaSetDevice(1), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaSetDevice(-1), cudaErrorInvalidDevice);
+  simt::set_device_count(0);
+  int count = 5;
+  EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorNoDevice);
+  EXPECT_EQ(count, 0);
+  simt::set_device_count(1);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorNoDevice);
+}
+
+/// cudaFree(): an error for what cudaMalloc() did not return, or has been freed already.
+TEST(RuntimeDouble, FreesWhatItGaveOnce) {
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, 8), cudaSuccess);
+  EXPECT_EQ(cudaFree(static_cast<std::byte*>(memory) + 4), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFree(memory), cudaSuccess);
+  EXPECT_EQ(cudaFree(memory), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFree(nullptr), cudaSuccess);
+  ASSERT_EQ(cudaMallocHost(&memory, 8), cudaSuccess);
+  EXPECT_EQ(cudaFreeHost(static_cast<std::byte*>(memory) + 4), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFreeHost(memory), cudaSuccess);
+  EXPECT_EQ(cudaFreeHost(memory), cudaErrorInvalidValue);
+  cudaGetLastError();
+}
+
+/// cudaMemcpy(): the ends lie where `kind` says, and are as long as the copy.
+TEST(RuntimeDouble, RefusesCopiesFromOrToTheWrongPlace) {
+  const DeviceMemory memory(8), other(8);
+  auto *there = memory.as<std::byte>(), *there_too = other.as<std::byte>();
+  std::byte here[16] = {}, here_too[16] = {};
+  EXPECT_EQ(cudaMemcpy(there, here, 8, cudaMemcpyHostToDevice), cudaSuccess);
+  EXPECT_EQ(cudaMemcpy(there_too, there, 8, cudaMemcpyDeviceToDevice), cudaSuccess);
+  EXPECT_EQ(cudaMemcpy(here, there_too, 8, cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_EQ(cudaMemcpy(there + 8, here, 0, cudaMemcpyHostToDevice), cudaSuccess);
+  struct Copy {
+    void *to, *from;
+    size_t bytes;
+    cudaMemcpyKind kind;
+  };
+  for (const Copy& copy : {Copy{here, here_too, 8, cudaMemcpyHostToDevice},
+                           Copy{there, there_too, 8, cudaMemcpyHostToDevice},
+                           Copy{there, there_too, 8, cudaMemcpyDeviceToHost},
+                           Copy{here, here_too, 8, cudaMemcpyDeviceToHost},
+                           Copy{there, here, 8, cudaMemcpyDeviceToDevice},
+                           Copy{here, there, 8, cudaMemcpyDeviceToDevice},
+                           Copy{there, here, 9, cudaMemcpyHostToDevice},
+                           Copy{here, there + 1, 8, cudaMemcpyDeviceToHost},
+                           Copy{there, there_too, 9, cudaMemcpyDeviceToDevice}}) {
+    EXPECT_EQ(cudaMemcpy(copy.to, copy.from, copy.bytes, copy.kind), cudaErrorInvalidValue);
+    EXPECT_EQ(cudaMemcpyAsync(copy.to, copy.from, copy.bytes, copy.kind, cuda::stream()),
+              cudaErrorInvalidValue);
+  }
+  EXPECT_EQ(cudaMemcpy(there, here, 8, static_cast<cudaMemcpyKind>(7)),
+            cudaErrorInvalidMemcpyDirection);
+  cudaGetLastError();
+}
+
+/// cudaMemset(): devPtr points to device memory.
+TEST(RuntimeDouble, RefusesToFillWhatIsNotTheDevices) {
+  const DeviceMemory memory(8);
+  std::byte here[8] = {};
+  EXPECT_EQ(cudaMemset(memory.as<void>(), 0, 8), cudaSuccess);
+  EXPECT_EQ(cudaMemset(memory.as<void>(), 0, 9), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemsetAsync(here, 0, 8, cuda::stream()), cudaErrorInvalidValue);
+  cudaGetLastError();
+}
+
+/// CUDA C++ Programming Guide, "Device Memory": the host reaches it by copies alone.
+TEST(HostKeepsOutDeathTest, EndsAProgramWhoseHostReachesIn) {
+  const DeviceMemory memory(8);
+  auto* number = memory.as<int>();
+  *number = 1;
+  const auto reach = [&](int& seen) {
+    const simt::HostKeepsOut host_keeps_out;
+    cudaMemset(number, 0, sizeof *number);  // the device may
+    seen = *const_cast<volatile int*>(number);
+  };
+  int seen = 1;
+  EXPECT_DEATH(reach(seen), "");
+  { const simt::HostKeepsOut host_keeps_out; }
+  EXPECT_EQ(*number, 1);  // let in again
 }
 
 TEST(CudaRuntime, SaysWhatFailed) {

@@ -199,7 +199,8 @@ __global__ void __launch_bounds__(kTileThreads)
       });
       wait_for_copies<1>();
       __syncthreads();
-      Tile::multiply_add_to(scores, exchange, values.memory(), p.value_size - column, running.out);
+      Tile::multiply_add_to(scores, exchange, values.memory(), s.end - s.start,
+                            p.value_size - column, running.out);
       __syncthreads();
       s = next;
     }

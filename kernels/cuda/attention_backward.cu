@@ -149,7 +149,8 @@ __global__ void __launch_bounds__(kTileThreads)
       commit_copies();
       wait_for_copies<0>();
       __syncthreads();
-      Tile::multiply_add_to(dscores, exchange, keys.memory(), p.key_size - column, dq);
+      const int seen = last + 1 - start < kTile ? last + 1 - start : kTile;
+      Tile::multiply_add_to(dscores, exchange, keys.memory(), seen, p.key_size - column, dq);
       __syncthreads();
     }
   }
@@ -244,8 +245,8 @@ __global__ void __launch_bounds__(kTileThreads)
     commit_copies();
     wait_for_copies<0>();
     __syncthreads();
-    Tile::multiply_add_to(scores, exchange, douts.memory(), p.value_size - column, dv);
-    Tile::multiply_add_to(dscores, exchange, queries.memory(), p.key_size - column, dk);
+    Tile::multiply_add_to(scores, exchange, douts.memory(), rows, p.value_size - column, dv);
+    Tile::multiply_add_to(dscores, exchange, queries.memory(), rows, p.key_size - column, dk);
     __syncthreads();
   }
 

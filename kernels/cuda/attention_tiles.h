@@ -149,11 +149,12 @@ struct TensorTile {
     }
   }
 
-  /// sums (64, kColumns) += a (64, 64) b (64, kColumns), of which `width` columns are in use.
+  /// sums (64, kColumns) += a (64, 64) b (64, kColumns), of whose rows `depth` are in use and of
+  /// whose columns `width`.
   template <int kColumns>
   static __device__ void multiply_add_to(const Accumulator<TensorTile, kTile>& a,
                                          Shared<typename TensorTile::C> /*exchange*/,
-                                         Shared<bf16> b, int width,
+                                         Shared<bf16> b, int depth, int width,
                                          Accumulator<TensorTile, kColumns>& sums) {
     HEADROOM_UNROLL
     for (int k = 0; k < kTile; k += 16) {
@@ -166,7 +167,7 @@ struct TensorTile {
       }
       HEADROOM_UNROLL
       for (int n = 0; n < kColumns; n += 16) {
-        if (n < width) {
+        if (k < depth && n < width) {
           FragmentB columns[2];
           load_b_of_columns(b, kStride, n, k, columns);
           add(rows, columns, n, sums);
@@ -201,7 +202,8 @@ struct PlainTile {
   static constexpr int kDepth = sizeof(C) == sizeof(double) ? 32 : 64;
   static constexpr int kStride = kDepth + 1;  // rows begin in different banks
   static constexpr int kThreadRows = 8, kLanesOfRow = 16;
-  static constexpr int kExchangeStride = kTile + 1;
+  // In f64 tiles just fit the 99 KiB of compute capabilities 8.6 and 8.9: no padding.
+  static constexpr int kExchangeStride = sizeof(C) == sizeof(double) ? kTile : kTile + 1;
   static constexpr int kExchange = kTile * kExchangeStride;
 
   static __device__ int row(int i) {
@@ -244,7 +246,7 @@ struct PlainTile {
 
   template <int kColumns>
   static __device__ void multiply_add_to(const Accumulator<PlainTile, kTile>& a, Shared<C> exchange,
-                                         Shared<C> b, int /*width*/,
+                                         Shared<C> b, int depth, int /*width*/,
                                          Accumulator<PlainTile, kColumns>& sums) {
     constexpr int kEach = Accumulator<PlainTile, kColumns>::kEach;
     __syncwarp();  // whoever read the last ones has them
@@ -256,7 +258,7 @@ struct PlainTile {
       }
     }
     __syncwarp();  // a warp's rows are its own
-    for (int k = 0; k < kTile; ++k) {
+    for (int k = 0; k < depth; ++k) {
       C columns[kEach];
       HEADROOM_UNROLL
       for (int j = 0; j < kEach; ++j) {

@@ -17,6 +17,10 @@ struct Capture {
   std::vector<std::function<cudaError_t()>> nodes;
 };
 
+/// How a program that runs on the doubles is told of its machine.
+size_t from_environment(const char* variable, size_t usual);
+/// Counts one more of waits().
+void count_wait();
 /// Does the oldest things asked of a stream until `until` of all are done.
 void run_until(cudaStream_t stream, size_t until);
 /// Makes `error` the last one.

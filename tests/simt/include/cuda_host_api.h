@@ -12,6 +12,7 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
+  cudaErrorInvalidMemcpyDirection = 21,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorIllegalState = 401,
@@ -100,7 +101,7 @@ unsigned graph_launches();
 /// Does what a stream has been asked for and has not done yet.
 void run_pending(cudaStream_t stream);
 /// For doubles of libraries: asks a stream for something.
-void enqueue(cudaStream_t stream, std::function<void()> work);
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 /// Whether all these bytes lie in one allocation of the device.
 bool is_device_memory(const void* memory, size_t bytes);
 /// For doubles of libraries: does `work`, and before it all that the stream was asked for; while
