@@ -7,6 +7,7 @@
 #include "kernels/cuda/device_math.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/shared.h"
+#include "kernels/cuda/tensor_core.h"
 #include "tests/contains.h"
 #include "tests/simt/device_memory.h"
 
@@ -134,6 +135,87 @@ TEST(Harness, WarpBarriersOrderTheirLanes) {
   EXPECT_TRUE(contains(found, "data race")) << found;
 }
 
+enum class CopyFault { none, missing_barrier, early_read, early_write };
+
+/// Each thread passes eight numbers on to the one before it, twice, through memory that the second
+/// copy fills again: it may begin once all have read the first, though it is only waited for after
+/// one more barrier.
+__global__ void pass_on(CopyFault fault, const bf16* from, float* out) {
+  constexpr int kEach = kernels::cuda::kCopyBytes / 2;
+  const int i = static_cast<int>(threadIdx.x);
+  const auto tile = shared_memory<bf16>(0, kEach * kBlock);
+  const int next = (i + 1) % kBlock * kEach;
+  kernels::cuda::copy_async(tile, kEach * i, from + kEach * i);
+  kernels::cuda::commit_copies();
+  kernels::cuda::wait_for_copies<0>();
+  __syncthreads();
+  const bf16 first = tile[next];
+  if (fault != CopyFault::missing_barrier) {
+    __syncthreads();
+  }
+  kernels::cuda::copy_async(tile, kEach * i, from + kEach * i);
+  kernels::cuda::commit_copies();
+  if (fault == CopyFault::early_read) {
+    out[i] = static_cast<float>(static_cast<bf16>(tile[kEach * i]));
+  } else if (fault == CopyFault::early_write) {
+    tile[kEach * i] = first;
+  }
+  __syncthreads();
+  kernels::cuda::wait_for_copies<0>();
+  __syncthreads();
+  out[i] = static_cast<float>(first) + static_cast<float>(static_cast<bf16>(tile[next]));
+}
+
+TEST(Harness, FindsCopiesThatBeginTooEarlyOrAreUsedBeforeTheirEnd) {
+  const DeviceMemory from(kBlock * kernels::cuda::kCopyBytes), out(kBlock * sizeof(float));
+  for (int i = 0; i < kBlock * 8; ++i) from.as<bf16>()[i] = bf16(static_cast<float>(i / 8));
+  const auto found = [&](CopyFault fault) {
+    return fault_of(pass_on, 1, kBlock * kernels::cuda::kCopyBytes, fault,
+                    static_cast<const bf16*>(from.as<bf16>()), out.as<float>());
+  };
+  EXPECT_EQ(found(CopyFault::none), "");
+  EXPECT_EQ(out.as<float>()[5], 12);
+  const std::string missing = found(CopyFault::missing_barrier);
+  EXPECT_TRUE(contains(missing, "data race")) << missing;
+  for (const CopyFault fault : {CopyFault::early_read, CopyFault::early_write}) {
+    const std::string early = found(fault);
+    EXPECT_TRUE(contains(early, "shared memory at offset 0, which thread 0 copies to")) << early;
+  }
+}
+
+enum class Matrices { multiply, load, in_order };
+
+/// Lanes read what others of the warp wrote, with an instruction of the warp between the two that
+/// waits for all of its lanes and orders nothing, or a barrier.
+__global__ void read_across(Matrices between, float* out) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, first = static_cast<int>(threadIdx.x) - lane;
+  const auto tile = shared_memory<bf16>(0, 8 * kBlock);
+  for (int i = 0; i < 8; ++i) {
+    tile[8 * (first + lane) + i] = bf16(static_cast<float>(lane));
+  }
+  uint32_t loaded[4];
+  if (between == Matrices::multiply) {
+    kernels::cuda::FragmentC c{};
+    kernels::cuda::multiply_add({}, {}, c);
+  } else if (between == Matrices::load) {
+    kernels::cuda::load_matrices(tile, 8 * (first + lane), loaded);
+  } else {
+    __syncwarp();
+  }
+  out[threadIdx.x] = static_cast<float>(static_cast<bf16>(tile[8 * (first + (lane + 1) % 32)]));
+}
+
+TEST(Harness, InstructionsOfTensorCoresOrderNoMemory) {
+  const DeviceMemory out(kBlock * sizeof(float));
+  const auto found = [&](Matrices between) {
+    return fault_of(read_across, 1, 16 * kBlock, between, out.as<float>());
+  };
+  EXPECT_EQ(found(Matrices::in_order), "");
+  EXPECT_EQ(out.as<float>()[40], 9);
+  EXPECT_TRUE(contains(found(Matrices::multiply), "data race: reads")) << found(Matrices::multiply);
+  EXPECT_TRUE(contains(found(Matrices::load), "data race: reads")) << found(Matrices::load);
+}
+
 enum class Shuffle { whole, own_lane_missing, source_missing, lane_elsewhere };
 
 __global__ void shuffle_lanes(Shuffle kind, int* out) {
@@ -180,21 +262,68 @@ TEST(Harness, VotesAndShufflesAreThoseOfTheManual) {
   for (int i = 0; i < kBlock; ++i) EXPECT_EQ(out.as<unsigned>()[i], 1U) << i;
 }
 
+__global__ void reach_beyond(bool reads, float* out) {
+  // A view that says more than the launch gave.
+  const auto numbers = shared_memory<float>(0, 2 * kBlock);
+  if (reads) {
+    *out = numbers[kBlock];
+  } else {
+    numbers[kBlock] = 1;
+  }
+}
+
+TEST(Harness, FindsAccessesBeyondWhatTheLaunchGave) {
+  const DeviceMemory out(sizeof(float));
+  const auto found = [&](bool reads) {
+    return fault_of(reach_beyond, 1, kBlock * sizeof(float), reads, out.as<float>());
+  };
+  EXPECT_TRUE(contains(found(true), "reads 4 bytes at offset 256 of 256")) << found(true);
+  EXPECT_TRUE(contains(found(false), "writes 4 bytes at offset 256 of 256")) << found(false);
+}
+
+__global__ void do_nothing() {}
+
+cudaError_t launched(dim3 grid, dim3 block, size_t shared_bytes = 0) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  return cudaLaunchKernelEx(&config, do_nothing);
+}
+
 /// CUDA C++ Programming Guide, technical specifications per compute capability.
 TEST(Harness, RefusesLaunchesThatADeviceRefuses) {
-  const DeviceMemory out(kBlock * sizeof(float));
-  const auto refused = [&](dim3 grid, dim3 block, size_t shared_bytes) {
-    try {
-      launch(sum_block, grid, block, shared_bytes, Fault::none, kBlock, out.as<float>());
-      return std::string();
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
+  EXPECT_EQ(launched(1, dim3(16, 1, 64)), cudaSuccess);
+  for (const dim3& grid :
+       {dim3(0x80000000U), dim3(1, 65536), dim3(1, 1, 65536), dim3(0), dim3(1, 0), dim3(1, 1, 0)}) {
+    EXPECT_EQ(launched(grid, kBlock), cudaErrorInvalidConfiguration)
+        << grid.x << " " << grid.y << " " << grid.z;
+  }
+  for (const dim3& block :
+       {dim3(1025), dim3(32, 33), dim3(1, 1, 65), dim3(0), dim3(1, 0), dim3(1, 1, 0)}) {
+    EXPECT_EQ(launched(1, block), cudaErrorInvalidConfiguration)
+        << block.x << " " << block.y << " " << block.z;
+  }
+  cudaGetLastError();
+}
+
+/// The same guide, "Shared Memory": more than 48 KiB "are architecture-specific" and need the
+/// attribute, as far as the architecture has them.
+TEST(Harness, GivesMuchSharedMemoryToWhoAsks) {
+  const auto asked = [](size_t bytes) {
+    return cudaFuncSetAttribute(reinterpret_cast<const void*>(do_nothing),
+                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                static_cast<int>(bytes));
   };
-  EXPECT_EQ(refused(1, kBlock, size_t{100} << 10), "");  // launch() asks for more than 48 KiB
-  EXPECT_TRUE(contains(refused(1, 1025, 256), "invalid configuration"));
-  EXPECT_TRUE(contains(refused(dim3(1, 65536), kBlock, 256), "invalid configuration"));
-  EXPECT_TRUE(contains(refused(1, kBlock, size_t{228} << 10), "invalid argument"));
+  constexpr size_t kKiB = 1024;
+  EXPECT_EQ(launched(1, kBlock, 48 * kKiB), cudaSuccess);
+  EXPECT_EQ(launched(1, kBlock, 48 * kKiB + 1), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(asked(99 * kKiB + 1), cudaErrorInvalidValue);
+  EXPECT_EQ(asked(99 * kKiB), cudaSuccess);
+  EXPECT_EQ(launched(1, kBlock, 99 * kKiB), cudaSuccess);
+  EXPECT_EQ(asked(0), cudaSuccess);
+  EXPECT_EQ(launched(1, kBlock, 1), cudaErrorInvalidConfiguration);
+  cudaGetLastError();
 }
 
 }  // namespace

@@ -120,6 +120,23 @@ TEST(TensorCore, LoadsWhatTheManualGivesALane) {
   EXPECT_EQ(unpacked(results.columns[13][1][1]), (Pair{171, 187}));
 }
 
+void load_from(int row) {
+  uint32_t to[4];
+  load_matrices(shared_memory<bf16>(0, 16 * kStride), row, to);
+}
+
+/// PTX ISA, ldmatrix: the address of a row is a multiple of 16 bytes.
+TEST(TensorCore, RefusesRowsThatBeginBetweenMultiplesOf16Bytes) {
+  try {
+    launch(load_from, dim3(1), dim3(32), 16 * kStride * sizeof(bf16), 4);
+    FAIL() << "loaded";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("rows begin at multiples of 16 bytes, got offset 8"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 struct CopyTest {
   const bf16* from;
   float* to;

@@ -22,6 +22,8 @@ __device__ Shared<T> shared_memory(int byte_offset, int /*count*/) {
 
 template <class T>
 class Shared {
+  static_assert(sizeof(T) >= 2, "the harness keeps one note for two bytes");
+
  public:
   /// An element: reading and writing it are noted with the thread that does.
   class Element {
@@ -51,6 +53,13 @@ class Shared {
       ::simt::report_index(i, count_);
     }
     return Element(offset_ + i * static_cast<int>(sizeof(T)));
+  }
+  /// Where `count` elements from i on begin in the block's shared memory, in bytes.
+  int offset_of(int i, int count) const {
+    if (i < 0 || i + count > count_) {
+      ::simt::report_index(i < 0 ? i : i + count - 1, count_);
+    }
+    return offset_ + i * static_cast<int>(sizeof(T));
   }
   Shared operator+(int i) const { return {offset_ + i * static_cast<int>(sizeof(T)), count_ - i}; }
 

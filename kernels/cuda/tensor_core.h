@@ -140,8 +140,7 @@ inline float number_of_b(const Exchange& all, int k, int column) {
 
 /// A copy that has begun: seen when the thread has waited for it, not before.
 struct Copy {
-  Shared<bf16> tile;
-  int at;
+  int offset;
   const bf16* from;
 };
 struct Copies {
@@ -158,16 +157,21 @@ inline Copies& copies() {
   return mine;
 }
 inline void carry_out(const Copy& copy) {
-  for (int i = 0; i < kCopyBytes / 2; ++i) {
-    copy.tile[copy.at + i] = copy.from == nullptr ? bf16() : copy.from[i];
-  }
+  static constexpr bf16 kZeros[kCopyBytes / 2] = {};
+  ::simt::end_shared_copy(copy.offset, kCopyBytes, copy.from == nullptr ? kZeros : copy.from);
 }
 
+/// Waits until all lanes are here, as mma and ldmatrix do (.sync), which order no memory: a vote,
+/// and no barrier.
+inline void gather_lanes() { __ballot_sync(0xffffffffU, 1); }
+
 inline void load(Shared<bf16> tile, int row, bool transposed, uint32_t (&to)[4]) {
-  check(row % 8 == 0, "[simt] ldmatrix: rows begin at multiples of 16 bytes, got element {}", row);
+  const int offset = tile.offset_of(row, kCopyBytes / 2);
+  check(offset % kCopyBytes == 0,
+        "[simt] ldmatrix: rows begin at multiples of 16 bytes, got offset {}", offset);
   Exchange& all = exchange();
   all.row[lane()] = row;
-  __syncwarp();
+  gather_lanes();
   for (int m = 0; m < 4; ++m) {
     const int g = lane() / 4, t = 2 * (lane() % 4);
     bf16 low, high;
@@ -180,7 +184,7 @@ inline void load(Shared<bf16> tile, int row, bool transposed, uint32_t (&to)[4])
     }
     to[m] = static_cast<uint32_t>(low.bits) | static_cast<uint32_t>(high.bits) << 16U;
   }
-  __syncwarp();
+  gather_lanes();
 }
 
 }  // namespace host
@@ -190,14 +194,14 @@ inline void multiply_add(const FragmentA& a, const FragmentB& b, FragmentC& c) {
   const int lane = host::lane();
   all.a[lane] = a;
   all.b[lane] = b;
-  __syncwarp();
+  host::gather_lanes();
   for (int i = 0; i < 4; ++i) {
     const int row = lane / 4 + i / 2 * 8, column = 2 * (lane % 4) + i % 2;
     for (int k = 0; k < 16; ++k) {
       c.x[i] += host::number_of_a(all, row, k) * host::number_of_b(all, k, column);
     }
   }
-  __syncwarp();
+  host::gather_lanes();
 }
 
 inline void load_matrices(Shared<bf16> tile, int row, uint32_t (&to)[4]) {
@@ -209,10 +213,12 @@ inline void load_matrices_transposed(Shared<bf16> tile, int row, uint32_t (&to)[
 
 /// PTX ISA 8.7, section 9.7.9.25.3.1: both addresses are aligned to the size of the copy.
 inline void copy_async(Shared<bf16> tile, int at, const bf16* from) {
-  check(at % (kCopyBytes / 2) == 0 && reinterpret_cast<uintptr_t>(from) % kCopyBytes == 0,
-        "[simt] cp.async: both ends are multiples of 16 bytes, got element {} and address {}", at,
-        static_cast<const void*>(from));
-  host::copies().open.push_back({tile, at, from});
+  const int offset = tile.offset_of(at, kCopyBytes / 2);
+  check(offset % kCopyBytes == 0 && reinterpret_cast<uintptr_t>(from) % kCopyBytes == 0,
+        "[simt] cp.async: both ends are multiples of 16 bytes, got offset {} and address {}",
+        offset, static_cast<const void*>(from));
+  ::simt::begin_shared_copy(offset, kCopyBytes);
+  host::copies().open.push_back({offset, from});
 }
 inline void commit_copies() {
   host::Copies& all = host::copies();

@@ -218,7 +218,11 @@ bool Scheduler::release_warps() {
   return released;
 }
 
-/// Lets the block go on if every one of its threads waits at the same barrier.
+/// Lets the block go on if every one of its threads waits at the same barrier: __syncthreads() "is
+/// allowed in conditional code but only if the conditional evaluates identically across the entire
+/// thread block, otherwise the code execution is likely to hang or produce unintended side effects"
+/// (CUDA C++ Programming Guide, "Synchronization Functions"). A thread that has returned counts as
+/// one that never comes.
 bool Scheduler::release_block() {
   const Fiber& first = fibers_[0];
   for (int i = 0; i < threads_; ++i) {
@@ -339,6 +343,16 @@ void write_shared(int offset, size_t bytes, const void* from) {
       !wrong.empty()) {
     Scheduler::fault(wrong);
   }
+}
+void begin_shared_copy(int offset, size_t bytes) {
+  Scheduler& s = scheduler();
+  if (const std::string wrong = s.shared.begin_copy(offset, bytes, s.current().now);
+      !wrong.empty()) {
+    Scheduler::fault(wrong);
+  }
+}
+void end_shared_copy(int offset, size_t bytes, const void* from) {
+  scheduler().shared.end_copy(offset, bytes, from, scheduler().current().now);
 }
 void report_index(int index, int count) {
   Scheduler::fault(fmt::format("out of bounds: element {} of {} in shared memory", index, count));

@@ -63,6 +63,9 @@ int64_t block_number();
 
 void read_shared(int offset, size_t bytes, void* to);
 void write_shared(int offset, size_t bytes, const void* from);
+/// An asynchronous copy, of which the calling thread has begun, and of which it waited for the end.
+void begin_shared_copy(int offset, size_t bytes);
+void end_shared_copy(int offset, size_t bytes, const void* from);
 [[noreturn]] void report_index(int index, int count);
 
 template <class T>
