@@ -21,10 +21,10 @@ class CublasLtDouble : public ::testing::Test {
     cublasLtMatmulPreferenceDestroy(preference_);
     cublasLtDestroy(handle_);
   }
-  cublasStatus_t choose() {
+  cublasStatus_t choose(int asked = 1) {
     int found = 0;
     return cublasLtMatmulAlgoGetHeuristic(handle_, &description_, &a_, &b_, &d_, &d_, preference_,
-                                          1, &result_, &found);
+                                          asked, &result_, &found);
   }
   cublasStatus_t multiply(int a_offset = 0, size_t workspace = sizeof workspace_) {
     const float one = 1, zero = 0;
@@ -39,7 +39,7 @@ class CublasLtDouble : public ::testing::Test {
   cublasLtHandle_t handle_ = nullptr;
   cublasLtMatmulPreference_t preference_ = nullptr;
   cublasLtMatmulHeuristicResult_t result_{};
-  alignas(256) float memory_[192] = {};
+  alignas(256) float memory_[256] = {};
   alignas(16) std::byte workspace_[1024];
 };
 
@@ -90,6 +90,48 @@ TEST_F(CublasLtDouble, RefusesPointersLessAlignedThanTheAlgorithmWasChosenFor) {
   EXPECT_EQ(multiply(1), CUBLAS_STATUS_SUCCESS);
 }
 
+/// CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, _C_ and _D_.
+TEST_F(CublasLtDouble, RefusesThatOfEveryMatrix) {
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  const float one = 1, zero = 0;
+  for (int spoilt = 0; spoilt < 4; ++spoilt) {
+    const auto at = [&](int matrix) { return memory_ + 64 * matrix + (spoilt == matrix ? 1 : 0); };
+    EXPECT_EQ(
+        cublasLtMatmul(handle_, &description_, &one, at(0), &a_, at(1), &b_, &zero, at(2), &d_,
+                       at(3), &d_, &result_.algo, workspace_, sizeof workspace_, nullptr),
+        CUBLAS_STATUS_INVALID_VALUE)
+        << spoilt;
+  }
+}
+
+/// The same alignments are those of "possibly other strides": of the step from one matrix of a
+/// stack to the next.
+TEST_F(CublasLtDouble, RefusesStepsLessAlignedThanTheAlgorithmWasChosenFor) {
+  for (cublasLtMatrixLayoutOpaque_t* matrix : {&a_, &b_, &d_}) {
+    for (cublasLtMatrixLayoutOpaque_t* each : {&a_, &b_, &d_}) {
+      each->batch = 2;
+      each->batch_step = 64;
+    }
+    ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
+    matrix->batch_step = 16;
+    EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE);
+  }
+}
+
+/// cublasLtMatmul: the workspace's address is a multiple of 16 bytes.
+TEST_F(CublasLtDouble, RefusesAWorkspaceBetweenMultiplesOf16Bytes) {
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  const float one = 1, zero = 0;
+  EXPECT_EQ(cublasLtMatmul(handle_, &description_, &one, memory_, &a_, memory_ + 64, &b_, &zero,
+                           memory_ + 128, &d_, memory_ + 128, &d_, &result_.algo, workspace_ + 8,
+                           sizeof workspace_, nullptr),
+            CUBLAS_STATUS_INVALID_VALUE);
+}
+
+/// cublasLtMatmulAlgoGetHeuristic: at least one algorithm is asked for.
+TEST_F(CublasLtDouble, RefusesToChooseNone) { EXPECT_EQ(choose(0), CUBLAS_STATUS_INVALID_VALUE); }
+
 TEST_F(CublasLtDouble, RefusesLessWorkspaceThanTheAlgorithmWants) {
   ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(multiply(0, 512), CUBLAS_STATUS_INVALID_VALUE);
@@ -107,6 +149,7 @@ TEST_F(CublasLtDouble, RefusesAHandleThatWasNotMade) {
   cublasLtHandle_t none = nullptr;
   std::swap(handle_, none);
   EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_INITIALIZED);
+  EXPECT_EQ(multiply(), CUBLAS_STATUS_NOT_INITIALIZED);
   std::swap(handle_, none);
 }
 

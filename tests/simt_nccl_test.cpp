@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -76,6 +77,7 @@ TEST_F(NcclDouble, TakesWhatIsRight) {
 TEST_F(NcclDouble, RefusesARankBeyondTheOthers) {
   EXPECT_EQ(make(1, 1), ncclInvalidArgument);
   EXPECT_EQ(make(-1, 1), ncclInvalidArgument);
+  EXPECT_EQ(make(0, 0), ncclInvalidArgument);  // no ranks at all
 }
 
 /// "... and unique within a communicator clique."
@@ -84,6 +86,19 @@ TEST_F(NcclDouble, RefusesARankTwice) {
   ncclComm_t first = comm_;
   EXPECT_EQ(make(0, 2), ncclInvalidUsage);
   comm_ = first;
+}
+
+/// ncclCommInitRankConfig: the id is the one that ncclGetUniqueId() made, on one of the ranks.
+TEST_F(NcclDouble, RefusesAnIdThatIsNone) {
+  const ncclUniqueId real = std::exchange(id_, {"/nowhere"});
+  EXPECT_EQ(make(), ncclInvalidArgument);
+  id_ = real;
+}
+
+/// ncclConfig_t: "blocking" is 0 or 1.
+TEST_F(NcclDouble, RefusesToBlockInAnyOtherWay) {
+  EXPECT_EQ(make(0, 1, 2), ncclInvalidArgument);
+  EXPECT_EQ(make(0, 1, -1), ncclInvalidArgument);
 }
 
 /// ncclCommInitRankConfig: the config is one that NCCL_CONFIG_INITIALIZER made.
@@ -114,6 +129,14 @@ TEST_F(NcclDouble, RefusesTheHostsMemoryAndTooShortBuffers) {
 TEST_F(NcclDouble, RefusesATypeThatIsNone) {
   ASSERT_EQ(make(), ncclSuccess);
   EXPECT_EQ(sum(memory_, 1, static_cast<ncclDataType_t>(99)), ncclInvalidArgument);
+}
+
+/// "Types": ncclRedOp_t.
+TEST_F(NcclDouble, RefusesAnOperationThatIsNone) {
+  ASSERT_EQ(make(), ncclSuccess);
+  EXPECT_EQ(ncclAllReduce(memory_, memory_, kCount, ncclFloat32, static_cast<ncclRedOp_t>(99),
+                          comm_, stream_),
+            ncclInvalidArgument);
 }
 
 /// ncclBroadcast: root is a rank of the communicator.

@@ -199,7 +199,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   if (handle == nullptr) {  // "if cuBLASLt handle has not been initialized"
     return CUBLAS_STATUS_NOT_INITIALIZED;
   }
-  if (asked <= 0) {
+  if (asked <= 0) {  // "if requestedAlgoCount is less or equal to zero"
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const cublasStatus_t status = accepts(*description, *a, *b, *c, *d);

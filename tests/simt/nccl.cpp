@@ -338,8 +338,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
 
 ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  // "Types": the operations that exist. Of them the double knows those of ncclRedOp_t.
   if (op != ncclSum) {
-    return refuse(ncclInvalidArgument, "the double only sums");
+    return refuse(ncclInvalidArgument, "no such operation");
   }
   return collective(comm, {Call::Kind::sum, type, count, 0}, send, receive, stream);
 }

@@ -21,7 +21,7 @@ enum ncclResult_t {
   ncclRemoteError = 6,
   ncclInProgress = 7,
 };
-enum ncclRedOp_t { ncclSum = 0, ncclProd = 1 };
+enum ncclRedOp_t { ncclSum = 0 };
 enum ncclDataType_t { ncclInt8 = 0, ncclFloat32 = 7, ncclFloat64 = 8 };
 
 struct ncclConfig_t {
