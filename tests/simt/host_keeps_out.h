@@ -30,5 +30,7 @@ class DeviceAtWork {
 /// Whole pages, of at least so many bytes; nullptr where there are none.
 void* take_pages(size_t bytes);
 void give_back_pages(void* pages);
+/// Whether the device at work can have touched them since it began.
+bool are_open(const void* pages);
 
 }  // namespace simt

@@ -101,7 +101,8 @@ cudaError_t accepts_copy(const void* to, const void* from, size_t bytes, cudaMem
 std::string broken_guards() {
   std::string report;
   for (const auto& [memory, bytes] : allocations()) {
-    const std::string found = broken_guard(memory, bytes);
+    const std::string found =
+        are_open(memory - kGuard) ? broken_guard(memory, bytes) : std::string();
     if (!found.empty()) {
       report = found;
       set_guards(memory, bytes);  // reported once

@@ -220,7 +220,8 @@ ncclResult_t collective(ncclComm_t comm, const Call& call, const void* send, voi
   const int64_t operation = comm->operations++;
   {
     const simt::DeviceAtWork at_work;
-    write(file_of(*comm, operation, comm->rank), call, send);
+    const std::string numbers(static_cast<const char*>(send), bytes);  // not the system's to read
+    write(file_of(*comm, operation, comm->rank), call, numbers.data());
   }
   simt::enqueue(stream, [=] {
     if (library().alive.contains(comm)) {  // ncclCommAbort() "aborts any operations"
