@@ -77,11 +77,14 @@ struct ConfigArgument {
   configs::Config config;
   std::string name;           // "gqa", for headings
   std::filesystem::path run;  // the run's folder; empty for a config
+  std::vector<std::string> notes;
 };
 
-/// Reads the argument and applies --set; notes are printed. It is, in this order: a folder or a
-/// .safetensors file (the run's config.yaml), a config file, the name of a preset ("gqa",
-/// "configs/gqa.yaml"). Throws InputError.
+/// Reads the argument and applies --set. It is, in this order: a folder or a .safetensors file (the
+/// run's config.yaml), a config file, the name of a preset ("gqa", "configs/gqa.yaml"). Throws
+/// InputError.
+ConfigArgument read_config_argument(const std::string& argument, const Common& common);
+/// The same, and prints the notes.
 ConfigArgument load_config_argument(const std::string& argument, const Common& common);
 
 /// The vocabulary where find_vocabulary() gives none: Tiny Shakespeare has 65 characters.

@@ -47,11 +47,11 @@ std::string folder_name(const fs::path& folder) {
 
 }  // namespace
 
-ConfigArgument load_config_argument(const std::string& argument, const Common& common) {
+ConfigArgument read_config_argument(const std::string& argument, const Common& common) {
   const fs::path path(argument);
   std::error_code ignored;
-  std::vector<std::string> notes;
   ConfigArgument result;
+  std::vector<std::string>& notes = result.notes;
   const Preset* preset = find_preset(path);
   const bool is_folder = fs::is_directory(path, ignored);
   if (is_run(path)) {
@@ -71,7 +71,12 @@ ConfigArgument load_config_argument(const std::string& argument, const Common& c
     result.config = configs::load_config(path, common.overrides, &notes);
     result.name = path.stem().string();
   }
-  for (const std::string& each : notes) {
+  return result;
+}
+
+ConfigArgument load_config_argument(const std::string& argument, const Common& common) {
+  ConfigArgument result = read_config_argument(argument, common);
+  for (const std::string& each : result.notes) {
     note(common, each);
   }
   return result;

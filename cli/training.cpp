@@ -19,7 +19,7 @@ void add_training_options(CLI::App& app, TrainingOptions& options, Common& commo
 }
 
 TrainingJob read_job(const TrainingOptions& options, Common& common) {
-  const ConfigArgument argument = load_config_argument(options.config, common);
+  const ConfigArgument argument = read_config_argument(options.config, common);
   TrainingJob job;
   job.config = argument.config;
   job.config.train.precision = common.precision.value_or(job.config.train.precision);
@@ -28,6 +28,9 @@ TrainingJob read_job(const TrainingOptions& options, Common& common) {
   job.device = train::choose_device(kernels::own_device(first), job.config.train);
   job.config.train.device = configs::kind_of(job.device);
   job.workers = &share_job(job.device, common);
+  for (const std::string& each : argument.notes) {  // only the first worker's are seen
+    note(common, each);
+  }
   use_configured_threads(common, job.config.train.threads);
   job.in_place = options.folder.empty() && !argument.run.empty();
   job.folder = job.in_place             ? argument.run

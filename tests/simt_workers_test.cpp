@@ -1,5 +1,5 @@
 // The program with several workers on the harness's GPUs, started by torchrun's variables and by
-// mpirun: they train what one does on the CPU, and one that fails ends all.
+// mpirun: they train what one does on the CPU, share a sweep's runs, and one that fails ends all.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -10,6 +10,7 @@
 #include "contains.h"
 #include "golden.h"
 #include "simt/program.h"
+#include "sweep_run.h"
 #include "tensor/safetensors.h"
 #include "train_run.h"
 #include "worker_processes.h"
@@ -105,6 +106,34 @@ TEST_F(WorkersOfTheProgram, AreStartedByMpirunTooBesideGpusThatRest) {
       run_program(train_on_gpus("two"), on_gpus({{"SIMT_DEVICES", "4"}}, {"mpirun", "-n", "2"}));
   ASSERT_EQ(result.status, 0) << result.err;
   expect_as_one("two");
+}
+
+/// The second run is the second worker's; the first worker reads it and draws its sample.
+TEST_F(WorkersOfTheProgram, ShareTheRunsOfASweep) {
+  configs::Config config = small_sweep(work_.corpus);
+  config.model.position = configs::Position::learned;  // samples end with the context
+  config.train.steps = config.train.eval_every = 2;  // the warm-up is clipped to them, with a note
+  config.train.batch_size = 2;
+  config.sweep.seeds = {1};
+  write_file(config_, configs::to_yaml(config));
+  const auto sweep = [this](const std::string& folder) {
+    return Arguments{
+        "sweep", config_.string(), "--out", (work_.folder / folder).string(), "--device", "cuda"};
+  };
+  const auto rows = [this](const std::string& folder) {
+    return without_times(results_of(work_.folder / folder)).at("rows");
+  };
+  const RunResult alone = run_program(sweep("alone"), on_gpus());
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  const std::vector<RunResult> shared = Two(sweep("shared"), sweep("shared")).wait();
+  ASSERT_EQ(shared[0].status, 0) << shared[0].err;
+  ASSERT_EQ(shared[1].status, 0) << shared[1].err;
+  EXPECT_TRUE(contains(shared[0].err, "run 1 of 1: n_kv_head 4, seed 1")) << shared[0].err;
+  EXPECT_TRUE(contains(shared[0].err, "2 of 2 runs are finished and kept")) << shared[0].err;
+  EXPECT_TRUE(contains(shared[0].out, "best val loss")) << shared[0].out;
+  EXPECT_EQ(shared[1].out + shared[1].err, "");
+  EXPECT_EQ(rows("shared").size(), 2U);
+  EXPECT_EQ(rows("shared"), rows("alone"));
 }
 
 TEST_F(WorkersOfTheProgram, EndTogetherWhereOneFails) {
