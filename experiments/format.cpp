@@ -43,7 +43,7 @@ std::string format_bytes(int64_t bytes) {
 std::string format_count(int64_t count) {
   std::string digits = std::to_string(count);
   const size_t first = count < 0 ? 1 : 0;
-  for (size_t end = digits.size(); end > first + 3; end -= 3) digits.insert(end - 3, ",");
+  for (size_t end = digits.size(); end > first + 3; end -= 3) digits.insert(end - 3, 1, ',');
   return digits;
 }
 

@@ -1,4 +1,4 @@
-// Matrix products of every type and transposition against sums in float64.
+// Stored products of every type and transposition against sums in float64.
 #include "tests/kernel_operands.h"
 
 namespace headroom::testing {
@@ -7,18 +7,18 @@ namespace {
 using kernels::Into;
 using kernels::Transpose;
 
-struct Types {
+struct MatmulTypes {
   const char* name;
   DType operands, result;
 };
-std::ostream& operator<<(std::ostream& out, const Types& t) { return out << t.name; }
+std::ostream& operator<<(std::ostream& out, const MatmulTypes& t) { return out << t.name; }
 
 /// op(x)(row, column) of a stored matrix.
-struct Matrix {
+struct Stored {
   DeviceOperand stored;
   int64_t rows, columns;
   bool turned;
-  Matrix(DType type, int64_t r, int64_t c, Transpose t, std::mt19937& random)
+  Stored(DType type, int64_t r, int64_t c, Transpose t, std::mt19937& random)
       : stored(type, t == Transpose::no ? Shape{r, c} : Shape{c, r}, random),
         rows(r),
         columns(c),
@@ -26,7 +26,7 @@ struct Matrix {
   double at(int64_t r, int64_t c) const { return stored[turned ? c * rows + r : r * columns + c]; }
 };
 
-class Matmul : public ::testing::TestWithParam<Types> {
+class Matmul : public ::testing::TestWithParam<MatmulTypes> {
  protected:
   static double bound(int64_t k) {
     if (GetParam().result == DType::bf16) return kActivationTypes[2].tolerance;
@@ -36,7 +36,7 @@ class Matmul : public ::testing::TestWithParam<Types> {
   void expect_product(int64_t m, int64_t n, int64_t k) {
     for (const Transpose ta : {Transpose::no, Transpose::yes}) {
       for (const Transpose tb : {Transpose::no, Transpose::yes}) {
-        const Matrix a(GetParam().operands, m, k, ta, random_),
+        const Stored a(GetParam().operands, m, k, ta, random_),
             b(GetParam().operands, k, n, tb, random_);
         const auto expected = [&](int64_t i) {
           double sum = 0;
@@ -56,12 +56,12 @@ class Matmul : public ::testing::TestWithParam<Types> {
   void expect_stack(int64_t stack, int64_t m, int64_t n, int64_t k) {
     for (const Transpose ta : {Transpose::no, Transpose::yes}) {
       for (const Transpose tb : {Transpose::no, Transpose::yes}) {
-        std::vector<Matrix> a, b;
+        std::vector<Stored> a, b;
         for (int64_t i = 0; i < stack; ++i) {
           a.emplace_back(GetParam().operands, m, k, ta, random_);
           b.emplace_back(GetParam().operands, k, n, tb, random_);
         }
-        const auto stacked = [stack](const std::vector<Matrix>& matrices) {
+        const auto stacked = [stack](const std::vector<Stored>& matrices) {
           const Tensor& one = matrices[0].stored.tensor;
           Tensor all = there(Tensor::empty({stack, one.dim(0), one.dim(1)}, one.dtype()));
           for (int64_t i = 0; i < stack; ++i) {
@@ -136,11 +136,11 @@ TEST_P(Matmul, OfUnalignedRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Matmul,
-                         ::testing::Values(Types{"f64", DType::f64, DType::f64},
-                                           Types{"f32", DType::f32, DType::f32},
-                                           Types{"bf16", DType::bf16, DType::bf16},
-                                           Types{"bf16_to_f32", DType::bf16, DType::f32}),
+INSTANTIATE_TEST_SUITE_P(MatmulTypes, Matmul,
+                         ::testing::Values(MatmulTypes{"f64", DType::f64, DType::f64},
+                                           MatmulTypes{"f32", DType::f32, DType::f32},
+                                           MatmulTypes{"bf16", DType::bf16, DType::bf16},
+                                           MatmulTypes{"bf16_to_f32", DType::bf16, DType::f32}),
                          [](const auto& each) { return std::string(each.param.name); });
 
 /// 1 + 2^-12 has more bits of mantissa than TF32.

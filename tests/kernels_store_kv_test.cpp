@@ -182,7 +182,7 @@ TEST(StoreKV, WritesItsSlotsOnly) {
   }
 }
 
-const std::vector<Problem> kProblems = {
+const std::vector<Problem> kStoredProblems = {
     {.name = "decode", .lengths = {200, 129}, .counts = {1, 1}, .heads = 8, .kv_heads = 2},
     {.name = "decode_odd",
      .lengths = {70},
@@ -271,7 +271,7 @@ TEST_P(StoredAttention, EqualsAttentionOverWhatWasWritten) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, StoredAttention,
-                         ::testing::Combine(::testing::ValuesIn(kProblems),
+                         ::testing::Combine(::testing::ValuesIn(kStoredProblems),
                                             ::testing::ValuesIn(kTypes),
                                             ::testing::ValuesIn(kQueries)),
                          [](const ::testing::TestParamInfo<StoredAttention::ParamType>& suite) {
