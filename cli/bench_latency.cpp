@@ -30,8 +30,10 @@ struct BenchLatencyOptions {
 nlohmann::ordered_json to_json(const Latency& latency) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const experiments::LatencyRow& row : latency.rows) {
-    rows.push_back(
-        {{"context", row.context}, {"naive_ms", row.naive_ms}, {"cached_ms", row.cached_ms}});
+    rows.push_back({{"context", row.context},
+                    {"naive_ms", row.naive_ms},
+                    {"cached_ms", row.cached_ms},
+                    {"fraction_of_bandwidth", row.fraction_of_bandwidth}});
   }
   return {{"rows", rows},
           {"naive_slope_us_per_token", latency.naive_slope_us_per_token},
@@ -39,11 +41,12 @@ nlohmann::ordered_json to_json(const Latency& latency) {
 }
 
 std::string to_text(const Latency& latency) {
-  std::vector<Row> rows = {{"context", "naive", "cached", "naive/cached"}};
+  std::vector<Row> rows = {{"context", "naive", "cached", "naive/cached", "cached, of bandwidth"}};
   for (const experiments::LatencyRow& row : latency.rows) {
     rows.push_back({fmt::format("{}", row.context), fmt::format("{:.2f} ms", row.naive_ms),
                     fmt::format("{:.2f} ms", row.cached_ms),
-                    fmt::format("{:.1f}", row.naive_ms / row.cached_ms)});
+                    fmt::format("{:.1f}", row.naive_ms / row.cached_ms),
+                    fmt::format("{:.1f} %", 100 * row.fraction_of_bandwidth)});
   }
   return fmt::format("{}  slope: naive {:.2f}, cached {:.3f} microseconds per token of context\n",
                      aligned(rows, 0, 2), latency.naive_slope_us_per_token,
@@ -93,6 +96,8 @@ Action add_bench_latency(CLI::App& app, Common& common) {
       "  headroom bench latency gpt-124m\n"
       "  headroom bench latency gqa --contexts 512,1024,2048 --set model.n_kv_head=1 --json\n\n"
       "Naive: the whole sequence again for one token. Cached: one token through the cache.\n"
+      "Beside it stand the bytes that its token reads, weights and cache, per second, as a share\n"
+      "of what this machine reads.\n"
       "The model is untrained, and what the cache holds is random: neither changes a time.",
       true);
   return [options, &common] { return run_bench_latency(*options, common); };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "configs/size.h"
 #include "experiments/milliseconds.h"
 #include "kernels/backend.h"
 #include "kernels/peak.h"
@@ -79,6 +80,11 @@ double bandwidth_gb_s(Device device) {
     kernels.wait();
   });
   return 2 * static_cast<double>(kBytes) / ms / 1e6;
+}
+
+int64_t bytes_of_a_pass(const nn::GPT& model, int64_t context, DType activations) {
+  return model.weight_bytes(activations) +
+         configs::cache_bytes(model.config(), context, 1, configs::kv_types_of(activations));
 }
 
 int64_t peak_bytes(Device device) {

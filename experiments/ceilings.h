@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "nn/gpt.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
 
@@ -23,6 +24,10 @@ double peak_gflops(DType operands, Device device);
 /// The ceiling of reading memory in GB/s: on the CPU kernels::read_bandwidth_gb_s(); on a GPU what
 /// its copies read and write.
 double bandwidth_gb_s(Device device);
+
+/// What a pass of one sequence reads that leaves `context` tokens in the cache: the weights and the
+/// cache, in what a pass with these activations holds them in.
+int64_t bytes_of_a_pass(const nn::GPT& model, int64_t context, DType activations);
 
 /// Bytes of memory held at most: by this process (VmHWM), or of a GPU by its allocator.
 int64_t peak_bytes(Device device);

@@ -53,6 +53,8 @@ Latency bench_latency(const nn::GPT& model, const std::vector<int64_t>& contexts
     decode.fill(context);
     LatencyRow row{.context = context};
     row.cached_ms = median_of(kCachedRuns, [&] { return decode.step_ms(); });
+    const auto bytes = static_cast<double>(bytes_of_a_pass(model, context + 1, dtype));
+    row.fraction_of_bandwidth = bytes / row.cached_ms / 1e6 / bandwidth_gb_s(model.device());
     row.naive_ms = median_of(kNaiveRuns, [&] { return naive_step_ms(model, context + 1, dtype); });
     result.rows.push_back(row);
     done += context;

@@ -11,8 +11,9 @@ namespace headroom::experiments {
 
 struct LatencyRow {
   int64_t context = 0;
-  double naive_ms = 0;   // the whole sequence again
-  double cached_ms = 0;  // one token through the cache
+  double naive_ms = 0;               // the whole sequence again
+  double cached_ms = 0;              // one token through the cache
+  double fraction_of_bandwidth = 0;  // that token's: bytes_of_a_pass(), beside bandwidth_gb_s()
 };
 
 struct Latency {

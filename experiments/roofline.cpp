@@ -78,9 +78,7 @@ class Bench {
     const double peak = dtype == DType::bf16 ? result_.peak_bf16_gflops : result_.peak_fp32_gflops;
     const int64_t tokens = options_.prefill_tokens;
     const auto flop = static_cast<double>(configs::prefill_flop(config_, vocab_size_, tokens));
-    const auto bytes =
-        static_cast<double>(model.weight_bytes(dtype) +
-                            configs::cache_bytes(config_, tokens, 1, configs::kv_types_of(dtype)));
+    const auto bytes = static_cast<double>(bytes_of_a_pass(model, tokens, dtype));
     const double seconds = median(ms) / 1e3;
     result_.prefill = {.tokens = tokens,
                        .tokens_per_s = static_cast<double>(tokens) / seconds,
@@ -108,9 +106,7 @@ class Bench {
     all_bandwidths_.insert(all_bandwidths_.end(), bandwidth.begin(), bandwidth.end());
     result_.read_bandwidth_gb_s = median(all_bandwidths_);
     const int64_t context = options_.context + 1;
-    const int64_t bytes =
-        model.weight_bytes(activations) +
-        configs::cache_bytes(config_, context, 1, configs::kv_types_of(activations));
+    const int64_t bytes = bytes_of_a_pass(model, context, activations);
     const double seconds = median(ms) / 1e3;
     result_.decode.push_back(
         {.weights = name,

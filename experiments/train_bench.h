@@ -14,8 +14,8 @@ namespace headroom::experiments {
 struct TrainBenchOptions {
   DType dtype = DType::f32;  // of activations: f32 or bf16
   int64_t vocab_size = 0;
-  int64_t steps = 10;   // timed; two more go before them
-  bool scaling = true;  // also with fewer threads; on a GPU there is nothing to compare
+  int64_t steps = 10;    // timed; two more go before them
+  bool scaling = true;   // also with fewer threads; on a GPU there is nothing to compare
   Device device = kCpu;  // as train::choose_device gave it
 };
 

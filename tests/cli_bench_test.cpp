@@ -106,6 +106,7 @@ TEST(Bench, LatencyHasARowPerContextAndTheirSlope) {
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].at("context"), 16);
   EXPECT_EQ(rows[1].at("context"), 48);
+  EXPECT_GT(rows[0].at("fraction_of_bandwidth").get<double>(), 0);
   for (const std::string kind : {"naive", "cached"}) {
     const double rise =
         rows[1].at(kind + "_ms").get<double>() - rows[0].at(kind + "_ms").get<double>();
