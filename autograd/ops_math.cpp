@@ -29,12 +29,10 @@ Variable linear(const Variable& x, const Variable& w, const Variable& b) {
   const int64_t in = w.dim(1), out = w.dim(0), rows = x.value().numel() / in;
   const Tensor x2 = x.value().reshape({rows, in});
   const Tensor& weights = w.as(x.dtype());
-  Tensor y = Tensor::empty(x.shape().with_last(out), x.dtype(), x.device());
+  const kernels::Weights layer{weights, {}, b.defined() ? b.as(x.dtype()) : Tensor()};
+  const Tensor y = Tensor::empty(x.shape().with_last(out), x.dtype(), x.device());
   Tensor y2 = y.reshape({rows, out});
-  backend(x.device()).matmul(x2, Transpose::no, weights, Transpose::yes, {y2});
-  if (b.defined()) {
-    backend(x.device()).add_bias(y2, b.value());
-  }
+  backend(x.device()).linear(x2, std::span(&layer, 1), std::span(&y2, 1));
   return record("linear", y, {x, w, b}, [x2, weights, rows, in, out](Gradients& g) {
     const Tensor dy = g.of().reshape({rows, out});
     auto& device = backend(dy.device());

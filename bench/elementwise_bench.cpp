@@ -40,11 +40,6 @@ void add_cases() {
     const RandomStream stream(1, "dropout");
     return memory_bound([=] { cpu.dropout(x, 0.1, stream, 0, {y}); }, {x, y});
   });
-  add_sizes("add_bias", [](const Shape& shape, DType type) {
-    Tensor x = normal(shape, type);
-    const Tensor bias = normal({shape.dim(1)}, DType::f32);
-    return memory_bound([=]() mutable { cpu.add_bias(x, bias); }, {x});
-  });
   add_sizes("sum_rows", [](const Shape& shape, DType type) {
     const Tensor x = normal(shape, type), sum = normal({shape.dim(1)}, DType::f32);
     return memory_bound([=] { cpu.sum_rows(x, {sum}); }, {x});

@@ -4,8 +4,8 @@
 // Letters in shapes: B sequences, T new tokens per sequence, N rows (B * T), C width, H query
 // heads, K key/value heads, D head size (Dk of keys, Dv of values), V vocabulary.
 //
-// Types: activations are f64, f32 or bf16. "Compute type" is f64 for f64 and f32 otherwise; norm
-// weights, biases, statistics, rope tables and losses are of the compute type. Indices are i32.
+// Types: activations are f64, f32 or bf16. "Compute type" is f64 for f64 and f32 otherwise; weights
+// and biases of norms, statistics, rope tables and losses are of the compute type. Indices are i32.
 //
 // Gradients: outputs named d* are overwritten, or added to where the `Into` says so. Undefined
 // tensors are optional arguments that are absent.
@@ -40,10 +40,11 @@ enum class Activation : uint8_t { gelu_tanh, gelu_erf, relu_squared };
 enum class RopeStyle : uint8_t { half, interleaved };
 enum class Direction : uint8_t { forward, backward };
 
-/// A matrix W (out, in) as products with few rows read it.
+/// A matrix W (out, in) to multiply with, and what is added to its products.
 struct Weights {
-  Tensor values;  // (out, in): f64, f32, bf16 or i8
-  Tensor scales;  // (out), f32, with i8 only: W[o] = values[o] * scales[o]
+  Tensor values;     // (out, in): f64, f32, bf16 or i8
+  Tensor scales;     // (out), f32, with i8 only: W[o] = values[o] * scales[o]
+  Tensor bias = {};  // (out), of the result's type, or absent
 };
 
 /// How the vectors of a cache are coded in bytes: each group of 32 numbers as integers q of 8 or 4
@@ -208,15 +209,14 @@ class Backend {
   /// is that type, or f32 for bf16 operands. Sums are in the compute type.
   virtual void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
                       const Into& out) = 0;
-  /// y[i] (N, out) = x (N, in) times the transpose of w[i] (out, in) for each i, with sums in the
-  /// compute type. Types: w in f64 for x in f64, otherwise f32, bf16 or i8; y is of x's type or
-  /// f32. One sweep over the weights where N is so small that reading them is what takes the time.
+  /// y[i] (N, out) = x (N, in) times the transpose of w[i] (out, in), plus its bias, for each i,
+  /// with sums in the compute type; in is not 0. Types: w in f64 for x in f64, otherwise f32, bf16
+  /// or i8; y is of x's type or f32. One sweep over the weights where N is so small that reading
+  /// them is what takes the time.
   virtual void linear(const Tensor& x, std::span<const Weights> w, std::span<Tensor> y) = 0;
   /// The rows of x (N, C), f32, in i8: scales (N), f32, is max |row| / 127, values (N, C) is row /
   /// scale rounded to nearest even; both 0 for a row of zeros.
   virtual void quantize_rows(const Tensor& x, Weights& q) = 0;
-  /// x (N, C) += bias (C).
-  virtual void add_bias(Tensor& x, const Tensor& bias) = 0;
   /// out (C) (+)= sum over rows of x (N, C).
   virtual void sum_rows(const Tensor& x, const Into& out) = 0;
 

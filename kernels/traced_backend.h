@@ -107,10 +107,6 @@ class TracedBackend final : public Backend {
     const Waited kernel(inner_, "quantize_rows", shape_of(x));
     inner_.quantize_rows(x, q);
   }
-  void add_bias(Tensor& x, const Tensor& bias) override {
-    const Waited kernel(inner_, "add_bias", shape_of(x));
-    inner_.add_bias(x, bias);
-  }
   void sum_rows(const Tensor& x, const Into& out) override {
     const Waited kernel(inner_, "sum_rows", shape_of(x, added(out)));
     inner_.sum_rows(x, out);

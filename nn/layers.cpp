@@ -6,8 +6,8 @@ namespace headroom::nn {
 
 std::vector<Variable> Linear::forward_together(const Variable& x,
                                                std::initializer_list<const Linear*> layers) {
-  std::vector<Variable> outputs;
   if (autograd::recording()) {
+    std::vector<Variable> outputs;
     for (const Linear* layer : layers) {
       outputs.push_back(autograd::linear(x, layer->weight_, layer->bias_));
     }
@@ -16,17 +16,11 @@ std::vector<Variable> Linear::forward_together(const Variable& x,
   std::vector<kernels::Weights> weights;
   for (const Linear* layer : layers) {
     weights.push_back(layer->stored(x.dtype()));
-  }
-  outputs = autograd::linear(x, weights);
-  auto output = outputs.begin();
-  for (const Linear* layer : layers) {
     if (layer->bias_.defined()) {
-      Tensor y = output->value();
-      kernels::backend(y.device()).add_bias(y, layer->bias_.value());
+      weights.back().bias = layer->bias_.as(x.dtype());
     }
-    ++output;
   }
-  return outputs;
+  return autograd::linear(x, weights);
 }
 
 void Linear::store(DType type) {

@@ -19,7 +19,8 @@ Tensor random_ids(int64_t count, int64_t below, const std::string& name) {
 }
 
 TEST(Gradient, Linear) {
-  for (const auto& [rows, in, out] : {std::array{1, 1, 1}, {3, 5, 7}, {17, 3, 2}, {2, 65, 9}}) {
+  for (const auto& [rows, in, out] :
+       {std::array{1, 1, 1}, {3, 5, 7}, {17, 3, 2}, {2, 65, 9}, {3, 17, 65}}) {
     expect_gradient([](const Inputs& x) { return linear(x[0], x[1], x[2]); },
                     {random_tensor({1, rows, in}, "x"), random_tensor({out, in}, "w"),
                      random_tensor({out}, "b")});

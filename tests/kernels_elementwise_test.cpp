@@ -44,14 +44,6 @@ TEST_P(Elementwise, FillScaleAddAndBias) {
         },
         [&](int64_t i) { return a[i] + b[i]; }, "add", false);
   }
-  for (const Sizes& sizes : {Sizes{1, 1}, {3, 17}, {65, 3}, {500, 130}}) {
-    const int64_t rows = sizes.first, width = sizes.second;
-    const DeviceOperand x = draw({rows, width}), bias(compute_type(type()), {width}, random_);
-    Tensor sum = x.tensor.clone();
-    kernels_.add_bias(sum, bias.tensor);
-    expect_elements(
-        sum, [&](int64_t i) { return x[i] + bias[i % width]; }, GetParam().tolerance, "add_bias");
-  }
 }
 
 TEST_P(Elementwise, SoftCap) {

@@ -9,10 +9,10 @@ namespace {
 
 using kernels::Weights;
 
-/// Weights as a kernel gets them, and the matrix they stand for, exactly.
+/// Weights as a kernel gets them, and the matrix they stand for, exactly; with a bias or without.
 struct Matrix {
   Weights weights;
-  std::vector<double> exact;
+  std::vector<double> exact, bias;
   int64_t n, k;
 
   Matrix(DType type, int64_t rows, int64_t columns, std::mt19937& random) : n(rows), k(columns) {
@@ -31,12 +31,13 @@ struct Matrix {
     }
     weights = {Tensor::from(values, {n, k}), scales.tensor};
   }
+  void add_bias(DType type, std::mt19937& random) { bias = Operand(type, {n}, random).exact; }
   double at(int64_t row, int64_t column) const {
     return exact[static_cast<size_t>(row * k + column)];
   }
 };
 
-/// What x w^T is, and what rounding in its sum may amount to.
+/// What x w^T and the bias are, and what rounding in their sum may amount to.
 struct Sum {
   double value = 0, magnitude = 0;
   Sum(const Operand& x, int64_t row, const Matrix& w, int64_t column) {
@@ -44,6 +45,10 @@ struct Sum {
       const double product = x[row * w.k + i] * w.at(column, i);
       value += product;
       magnitude += std::abs(product);
+    }
+    if (!w.bias.empty()) {
+      value += w.bias[static_cast<size_t>(column)];
+      magnitude += std::abs(w.bias[static_cast<size_t>(column)]);
     }
   }
 };
@@ -56,11 +61,21 @@ std::ostream& operator<<(std::ostream& out, const Types& t) { return out << t.na
 
 class LinearKernel : public ::testing::TestWithParam<Types> {
  protected:
+  /// It begins bias_offset_ numbers behind the start of its memory.
+  Tensor bias_there(const Matrix& matrix) const {
+    if (matrix.bias.empty()) return {};
+    std::vector<double> numbers(static_cast<size_t>(bias_offset_), std::nan(""));
+    numbers.insert(numbers.end(), matrix.bias.begin(), matrix.bias.end());
+    const int64_t count = bias_offset_ + matrix.n;
+    return there(as(GetParam().y, numbers, {count})).rows(bias_offset_, count);
+  }
+
   std::vector<Tensor> product(const Tensor& x, const std::vector<Matrix>& matrices) const {
     std::vector<Weights> weights;
     std::vector<Tensor> y;
     for (const Matrix& matrix : matrices) {
-      weights.push_back({there(matrix.weights.values), there(matrix.weights.scales)});
+      weights.push_back(
+          {there(matrix.weights.values), there(matrix.weights.scales), bias_there(matrix)});
       const std::vector<double> nan(static_cast<size_t>(x.dim(0) * matrix.n), std::nan(""));
       y.push_back(there(as(GetParam().y, nan, {x.dim(0), matrix.n})));
     }
@@ -69,10 +84,19 @@ class LinearKernel : public ::testing::TestWithParam<Types> {
     return y;
   }
 
+  /// Every second matrix has a bias.
   void expect_products(int64_t m, const std::vector<int64_t>& outputs, int64_t k) {
-    const Operand x(GetParam().x, {m, k}, random_);
     std::vector<Matrix> matrices;
-    for (const int64_t n : outputs) matrices.emplace_back(GetParam().w, n, k, random_);
+    for (const int64_t n : outputs) {
+      matrices.emplace_back(GetParam().w, n, k, random_);
+      if (matrices.size() % 2 == 0) matrices.back().add_bias(GetParam().y, random_);
+    }
+    expect_products(m, matrices);
+  }
+
+  void expect_products(int64_t m, const std::vector<Matrix>& matrices) {
+    const int64_t k = matrices.front().k;
+    const Operand x(GetParam().x, {m, k}, random_);
     const std::vector<Tensor> y = product(x.tensor, matrices);
     const double rounding = GetParam().y == DType::f64    ? 1e-15
                             : GetParam().y == DType::bf16 ? kActivationTypes[2].tolerance
@@ -81,16 +105,18 @@ class LinearKernel : public ::testing::TestWithParam<Types> {
     const double adding = GetParam().y == DType::f64 ? 2e-16 : 0x1p-24 * static_cast<double>(k + 2);
     for (size_t i = 0; i < matrices.size(); ++i) {
       const std::vector<double> got = to_doubles(y[i]);
-      for (int64_t e = 0; e < m * outputs[i]; ++e) {
-        const Sum sum(x, e / outputs[i], matrices[i], e % outputs[i]);
+      const int64_t n = matrices[i].n;
+      for (int64_t e = 0; e < m * n; ++e) {
+        const Sum sum(x, e / n, matrices[i], e % n);
         ASSERT_NEAR(got[static_cast<size_t>(e)], sum.value,
                     rounding * std::abs(sum.value) + adding * sum.magnitude + 1e-30)
-            << fmt::format("m {} n {} k {}, matrix {}, element {}", m, outputs[i], k, i, e);
+            << fmt::format("m {} n {} k {}, matrix {}, element {}", m, n, k, i, e);
       }
     }
   }
 
   std::mt19937 random_{1};
+  int64_t bias_offset_ = 0;
 };
 
 TEST_P(LinearKernel, EqualsSumsInFloat64) {
@@ -108,6 +134,36 @@ TEST_P(LinearKernel, OfRandomShapesEqualsSumsInFloat64) {
 TEST_P(LinearKernel, OfSeveralMatricesGoesToEachResult) {
   for (const int64_t m : {1, 4, 20}) expect_products(m, {5, 130, 1, 66}, 129);
   for (const int64_t m : {1, 4}) expect_products(m, {301, 75, 75}, 200);
+}
+
+TEST_P(LinearKernel, AddsBiasesToMatricesOfOddSizes) {
+  for (const int64_t m : {1, 3, 17, 65}) {
+    for (const int64_t n : {1, 3, 17, 65}) {
+      for (const int64_t k : {1, 17}) {
+        Matrix w(GetParam().w, n, k, random_);
+        w.add_bias(GetParam().y, random_);
+        expect_products(m, {w});
+      }
+    }
+  }
+}
+
+/// What a product adds is not kept with what is kept for its shape.
+TEST_P(LinearKernel, OfOneShapeAddsToEachProductItsOwnBias) {
+  for (const int64_t m : {2, 20}) {
+    expect_products(m, {33, 33, 33, 33, 33}, 17);
+  }
+}
+
+TEST_P(LinearKernel, AddsABiasThatIsNotAligned) {
+  for (const int64_t m : {2, 20}) {
+    for (const int64_t offset : {0, 1, 3}) {
+      bias_offset_ = offset;
+      Matrix w(GetParam().w, 33, 17, random_);
+      w.add_bias(GetParam().y, random_);
+      expect_products(m, {w});
+    }
+  }
 }
 
 /// Whatever other rows there are: decoding in a batch is decoding alone.

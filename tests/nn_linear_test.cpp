@@ -2,6 +2,8 @@
 // and what refuses to go together.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "golden.h"
 #include "nn/gpt.h"
 
@@ -37,6 +39,29 @@ Tensor logits(const nn::GPT& model, DType activations = DType::f32) {
   const Tensor tokens = Tensor::from(std::vector<int32_t>{3, 1, 4, 1, 5}, {1, 5});
   const Variable hidden = model.hidden(tokens, {.dtype = activations});
   return model.head(hidden.reshape({5, 32})).value();
+}
+
+/// Biases start as zeros, with which nothing shows.
+TEST(Linear, AddsItsBiasHoweverItMultiplies) {
+  for (const int64_t rows : {3, 40}) {
+    nn::Linear layer(nn::Scope{.seed = 5}, 17, 65, true, 0.02);
+    std::vector<float> bias(65);
+    std::iota(bias.begin(), bias.end(), -30.0F);
+    Tensor(layer.parameters().back().value.value()).copy_from(Tensor::from(bias, {65}));
+    const auto expect_bias = [&](DType activations) {
+      const Tensor x = Tensor::zeros({rows, 17}, activations);
+      const std::vector<double> y = to_doubles(layer.forward(Variable(x)).value());
+      for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], bias[i % 65]);
+    };
+    for (const DType activations : {DType::f32, DType::bf16}) {
+      expect_bias(activations);
+      for (const DType stored : {DType::f32, DType::bf16, DType::i8}) {
+        layer.store(stored);
+        const NoGrad no_grad;
+        expect_bias(activations);
+      }
+    }
+  }
 }
 
 TEST(StoredWeights, OfEveryTypeAreNearTheFloatOnes) {

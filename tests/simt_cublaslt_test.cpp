@@ -2,7 +2,10 @@
 #include <cublasLt.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 namespace headroom::testing {
 namespace {
@@ -26,11 +29,16 @@ class CublasLtDouble : public ::testing::Test {
     return cublasLtMatmulAlgoGetHeuristic(handle_, &description_, &a_, &b_, &d_, &d_, preference_,
                                           asked, &result_, &found);
   }
-  cublasStatus_t multiply(int a_offset = 0, size_t workspace = sizeof workspace_) {
+  cublasStatus_t multiply() {
     const float one = 1, zero = 0;
-    return cublasLtMatmul(handle_, &description_, &one, memory_ + a_offset, &a_, memory_ + 64, &b_,
-                          &zero, memory_ + 128, &d_, memory_ + 128, &d_, &result_.algo, workspace_,
-                          workspace, nullptr);
+    return cublasLtMatmul(handle_, &description_, &one, a_at_, &a_, b_at_, &b_, &zero, c_at_, &d_,
+                          d_at_, &d_, &result_.algo, workspace_at_, workspace_bytes_, nullptr);
+  }
+  void set_epilogue(uint32_t epilogue, const float* bias) {
+    cublasLtMatmulDescSetAttribute(&description_, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                   sizeof epilogue);
+    cublasLtMatmulDescSetAttribute(&description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                   sizeof bias);
   }
 
   cublasLtMatmulDescOpaque_t description_{CUBLAS_COMPUTE_32F, CUDA_R_32F, CUBLAS_OP_N, CUBLAS_OP_N};
@@ -39,8 +47,12 @@ class CublasLtDouble : public ::testing::Test {
   cublasLtHandle_t handle_ = nullptr;
   cublasLtMatmulPreference_t preference_ = nullptr;
   cublasLtMatmulHeuristicResult_t result_{};
-  alignas(256) float memory_[256] = {};
-  alignas(16) std::byte workspace_[1024];
+  alignas(256) float memory_[320] = {};
+  alignas(256) std::byte workspace_[1024];
+  float *a_at_ = memory_, *b_at_ = memory_ + 64, *c_at_ = memory_ + 128, *d_at_ = memory_ + 128;
+  float* bias_ = memory_ + 256;
+  std::byte* workspace_at_ = workspace_;
+  size_t workspace_bytes_ = sizeof workspace_;
 };
 
 TEST_F(CublasLtDouble, TakesWhatIsRight) {
@@ -81,60 +93,88 @@ TEST_F(CublasLtDouble, RefusesTypesThatItsTableLacks) {
 }
 
 TEST_F(CublasLtDouble, RefusesPointersLessAlignedThanTheAlgorithmWasChosenFor) {
-  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
-  EXPECT_EQ(multiply(1), CUBLAS_STATUS_INVALID_VALUE);
-  const uint32_t four = 4;
-  cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-                                       &four, sizeof four);
-  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
-  EXPECT_EQ(multiply(1), CUBLAS_STATUS_SUCCESS);
-}
-
-/// CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, _C_ and _D_.
-TEST_F(CublasLtDouble, RefusesThatOfEveryMatrix) {
-  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
-  const float one = 1, zero = 0;
-  for (int spoilt = 0; spoilt < 4; ++spoilt) {
-    const auto at = [&](int matrix) { return memory_ + 64 * matrix + (spoilt == matrix ? 1 : 0); };
-    EXPECT_EQ(
-        cublasLtMatmul(handle_, &description_, &one, at(0), &a_, at(1), &b_, &zero, at(2), &d_,
-                       at(3), &d_, &result_.algo, workspace_, sizeof workspace_, nullptr),
-        CUBLAS_STATUS_INVALID_VALUE)
-        << spoilt;
+  float** const pointers[] = {&a_at_, &b_at_, &c_at_, &d_at_};
+  for (int which = 0; which < 4; ++which) {
+    ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+    ++*pointers[which];
+    EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE) << which;
+    const uint32_t four = 4;
+    cublasLtMatmulPreferenceSetAttribute(preference_,
+                                         static_cast<cublasLtMatmulPreferenceAttributes_t>(
+                                             CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + which),
+                                         &four, sizeof four);
+    ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(multiply(), CUBLAS_STATUS_SUCCESS) << which;
   }
 }
 
 /// The same alignments are those of "possibly other strides": of the step from one matrix of a
 /// stack to the next.
-TEST_F(CublasLtDouble, RefusesStepsLessAlignedThanTheAlgorithmWasChosenFor) {
-  for (cublasLtMatrixLayoutOpaque_t* matrix : {&a_, &b_, &d_}) {
-    for (cublasLtMatrixLayoutOpaque_t* each : {&a_, &b_, &d_}) {
-      each->batch = 2;
-      each->batch_step = 64;
-    }
-    ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
-    EXPECT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
-    matrix->batch_step = 16;
+TEST_F(CublasLtDouble, RefusesStacksWhoseStepsAreLessAligned) {
+  a_.batch = b_.batch = d_.batch = 2;
+  a_.batch_step = b_.batch_step = d_.batch_step = 64;
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
+  for (cublasLtMatrixLayoutOpaque_t* const layout : {&a_, &b_, &d_}) {
+    layout->batch_step = 12;
     EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE);
+    layout->batch_step = 64;
   }
 }
 
-/// cublasLtMatmul: the workspace's address is a multiple of 16 bytes.
-TEST_F(CublasLtDouble, RefusesAWorkspaceBetweenMultiplesOf16Bytes) {
-  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
-  const float one = 1, zero = 0;
-  EXPECT_EQ(cublasLtMatmul(handle_, &description_, &one, memory_, &a_, memory_ + 64, &b_, &zero,
-                           memory_ + 128, &d_, memory_ + 128, &d_, &result_.algo, workspace_ + 8,
-                           sizeof workspace_, nullptr),
-            CUBLAS_STATUS_INVALID_VALUE);
-}
-
-/// cublasLtMatmulAlgoGetHeuristic: at least one algorithm is asked for.
-TEST_F(CublasLtDouble, RefusesToChooseNone) { EXPECT_EQ(choose(0), CUBLAS_STATUS_INVALID_VALUE); }
-
 TEST_F(CublasLtDouble, RefusesLessWorkspaceThanTheAlgorithmWants) {
   ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
-  EXPECT_EQ(multiply(0, 512), CUBLAS_STATUS_INVALID_VALUE);
+  workspace_bytes_ = 512;
+  EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+/// To 256 bytes.
+TEST_F(CublasLtDouble, RefusesAWorkspaceThatIsNotAligned) {
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  workspace_at_ += 128;
+  EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+TEST_F(CublasLtDouble, RefusesToFindLessThanOneAlgorithm) {
+  EXPECT_EQ(choose(0), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+TEST_F(CublasLtDouble, AddsABiasToEachColumn) {
+  std::fill_n(a_at_, 12, 1.0F);
+  std::fill_n(b_at_, 8, 1.0F);
+  std::iota(bias_, bias_ + 3, 10.0F);
+  set_epilogue(CUBLASLT_EPILOGUE_BIAS, bias_);
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  EXPECT_EQ(std::vector<float>(d_at_, d_at_ + 6), (std::vector<float>{14, 15, 16, 14, 15, 16}));
+}
+
+TEST_F(CublasLtDouble, RefusesABiasThatIsNowhere) {
+  set_epilogue(CUBLASLT_EPILOGUE_BIAS, nullptr);
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+TEST_F(CublasLtDouble, RefusesABiasLessAlignedThanTheOneTheAlgorithmWasChosenFor) {
+  set_epilogue(CUBLASLT_EPILOGUE_BIAS, bias_);
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  set_epilogue(CUBLASLT_EPILOGUE_BIAS, bias_ + 1);
+  EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE);
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
+}
+
+TEST_F(CublasLtDouble, RefusesAnAlgorithmThatWasChosenForAnotherEpilogue) {
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  set_epilogue(CUBLASLT_EPILOGUE_BIAS, bias_);
+  EXPECT_EQ(multiply(), CUBLAS_STATUS_NOT_SUPPORTED);
+}
+
+TEST_F(CublasLtDouble, RefusesEpiloguesThatItDoesNotCompute) {
+  constexpr uint32_t kRelu = 2;
+  set_epilogue(kRelu, nullptr);
+  EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
 TEST_F(CublasLtDouble, RefusesAnAttributeOfAnotherSize) {

@@ -18,7 +18,6 @@ class CpuBackend final : public Backend {
   void softcap_backward(const Tensor& y, double cap, const Tensor& dy, const Into& dx) override;
   void dropout(const Tensor& x, double p, const RandomStream& stream, int64_t first,
                const Into& y) override;
-  void add_bias(Tensor& x, const Tensor& bias) override;
   void sum_rows(const Tensor& x, const Into& out) override;
 
   // activation.cpp
@@ -89,6 +88,12 @@ class CpuBackend final : public Backend {
   void unit_matrices(const Tensor& x, double eps, Tensor& y) override;
   void muon_update(std::span<const MuonTensors> matrices, const Tensor& directions, double keep,
                    double rate, const Tensor& grad_scale) override;
+
+ private:
+  /// matmul(), with a bias (N) of out's type added to each row where there is one: of matrices, not
+  /// of stacks.
+  void multiply(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb, const Tensor& bias,
+                const Into& out);
 };
 
 }  // namespace headroom::kernels::cpu

@@ -87,23 +87,6 @@ void SoftcapBackward(const Tensor& y, double cap, const Tensor& dy, const Into& 
   });
 }
 
-void AddBias(Tensor& x, const Tensor& bias) {
-  for_type(x.dtype(), [&]<class S, class C>() HWY_ATTR {
-    const int64_t width = bias.numel();
-    S* px = x.data<S>();
-    const C* pb = bias.data<C>();
-    parallel_rows(x.numel() / width, width, [&](int64_t begin, int64_t end) HWY_ATTR {
-      const hn::ScalableTag<C> d;
-      for (int64_t r = begin; r < end; ++r) {
-        S* row = px + r * width;
-        each_vector(d, 0, width, [&](At at) HWY_ATTR {
-          store(hn::Add(load(d, row, at), load(d, pb, at)), d, row, at);
-        });
-      }
-    });
-  });
-}
-
 void SumRows(const Tensor& x, const Into& out) {
   for_type(x.dtype(), [&]<class S, class C>() HWY_ATTR {
     const int64_t width = out.tensor.numel(), rows = x.numel() / width;
@@ -130,7 +113,6 @@ HWY_EXPORT(Scale);
 HWY_EXPORT(Add);
 HWY_EXPORT(Softcap);
 HWY_EXPORT(SoftcapBackward);
-HWY_EXPORT(AddBias);
 HWY_EXPORT(SumRows);
 
 namespace {
@@ -206,7 +188,6 @@ void CpuBackend::softcap(const Tensor& x, double cap, Tensor& y) {
 void CpuBackend::softcap_backward(const Tensor& y, double cap, const Tensor& dy, const Into& dx) {
   HWY_DYNAMIC_DISPATCH(SoftcapBackward)(y, cap, dy, dx);
 }
-void CpuBackend::add_bias(Tensor& x, const Tensor& bias) { HWY_DYNAMIC_DISPATCH(AddBias)(x, bias); }
 void CpuBackend::sum_rows(const Tensor& x, const Into& out) {
   HWY_DYNAMIC_DISPATCH(SumRows)(x, out);
 }

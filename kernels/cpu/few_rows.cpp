@@ -103,13 +103,14 @@ HWY_INLINE void dot_products(const float* HWY_RESTRICT x, const W* const (&w)[kS
   }
 }
 
-/// One matrix, its scales and where its products go.
+/// One matrix, its scales, what is added to its products and where they go.
 template <class W, class T>
 struct Product {
   const float* x;  // (m, k)
   int64_t m, k, n;
   const W* w;           // (n, k)
   const float* scales;  // (n) or absent
+  const T* bias;        // (n) or absent
   T* y;                 // (m, n)
 };
 
@@ -125,7 +126,8 @@ HWY_INLINE void multiply(const Product<W, T>& p, int64_t first, int64_t j, int64
   for (int64_t m = 0; m < M; ++m) {
     for (int64_t r = 0; r < rows; ++r) {
       const float sum = p.scales == nullptr ? sums[m][r] : sums[m][r] * p.scales[j + r];
-      p.y[(first + m) * p.n + j + r] = T(sum);
+      const float bias = p.bias == nullptr ? 0 : static_cast<float>(p.bias[j + r]);
+      p.y[(first + m) * p.n + j + r] = T(sum + bias);
     }
   }
 }
@@ -160,10 +162,11 @@ HWY_NOINLINE void multiply_rows(const Product<W, T>& p, int64_t begin, int64_t e
 template <class T>
 void multiply_range(const Tensor& x, const Weights& w, Tensor& y, int64_t begin, int64_t end) {
   const int64_t n = w.values.dim(0), k = w.values.dim(1);
+  const T* bias = w.bias.defined() ? w.bias.data<T>() : nullptr;
   const auto run = [&]<class W>(const W* values, const float* scales) {
     for (int64_t row = 0; row < x.dim(0); row += kRowsInCache) {
       const int64_t rows = std::min(kRowsInCache, x.dim(0) - row);
-      multiply_rows(Product<W, T>{x.data<float>() + row * k, rows, k, n, values, scales,
+      multiply_rows(Product<W, T>{x.data<float>() + row * k, rows, k, n, values, scales, bias,
                                   y.data<T>() + row * n},
                     begin, end);
     }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <unordered_map>
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
@@ -21,7 +22,7 @@ struct Product {
   int64_t stack, m, n, k;
   Transpose ta, tb;
   DType operands, result;
-  bool add;
+  bool add, bias;
   // clang-tidy 14 takes the 0 inside a defaulted <=> for a pointer.
   auto operator<=>(const Product&) const = default;  // NOLINT(modernize-use-nullptr)
 };
@@ -58,7 +59,7 @@ class OneThread {
 /// oneDNN's engine and the primitives made so far; making one compiles code, so each is made once.
 class OneDnn {
  public:
-  void run(const Product& p, const void* a, const void* b, void* out) {
+  void run(const Product& p, const void* a, const void* b, const void* bias, void* out) {
     auto it = cache_.find(p);
     if (it == cache_.end()) {
       if (cache_.size() == kMostPrimitives) {
@@ -68,9 +69,14 @@ class OneDnn {
     }
     const Entry& e = it->second;
     // oneDNN takes non-const pointers for inputs it does not write.
-    e.primitive.execute(stream_, {{DNNL_ARG_SRC, {e.a, engine_, const_cast<void*>(a)}},
-                                  {DNNL_ARG_WEIGHTS, {e.b, engine_, const_cast<void*>(b)}},
-                                  {DNNL_ARG_DST, {e.out, engine_, out}}});
+    std::unordered_map<int, dnnl::memory> arguments = {
+        {DNNL_ARG_SRC, {e.a, engine_, const_cast<void*>(a)}},
+        {DNNL_ARG_WEIGHTS, {e.b, engine_, const_cast<void*>(b)}},
+        {DNNL_ARG_DST, {e.out, engine_, out}}};
+    if (p.bias) {
+      arguments[DNNL_ARG_BIAS] = {e.bias, engine_, const_cast<void*>(bias)};
+    }
+    e.primitive.execute(stream_, arguments);
   }
 
  private:
@@ -79,7 +85,7 @@ class OneDnn {
   static constexpr size_t kMostPrimitives = 512;
 
   struct Entry {
-    dnnl::memory::desc a, b, out;
+    dnnl::memory::desc a, b, bias, out;
     dnnl::matmul primitive;
   };
 
@@ -88,6 +94,8 @@ class OneDnn {
     const OneThread one(omp_in_parallel() != 0);
     const auto a = matrix(p.stack, p.m, p.k, p.ta, p.operands);
     const auto b = matrix(p.stack, p.k, p.n, p.tb, p.operands);
+    const dnnl::memory::desc none;
+    const auto bias = p.bias ? matrix(1, 1, p.n, Transpose::no, p.result) : none;
     const auto out = matrix(p.stack, p.m, p.n, Transpose::no, p.result);
     dnnl::primitive_attr attributes;
     if (p.add) {
@@ -96,12 +104,12 @@ class OneDnn {
       attributes.set_post_ops(sum);
     }
 #if DNNL_VERSION_MAJOR >= 3
-    const dnnl::matmul::primitive_desc description(engine_, a, b, out, attributes);
+    const dnnl::matmul::primitive_desc description(engine_, a, b, bias, out, attributes);
 #else
-    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, out), attributes,
+    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, bias, out), attributes,
                                                    engine_);
 #endif
-    return {a, b, out, dnnl::matmul(description)};
+    return {a, b, bias, out, dnnl::matmul(description)};
   }
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
@@ -109,10 +117,10 @@ class OneDnn {
   std::map<Product, Entry> cache_;
 };
 
-void multiply(const Product& p, const void* a, const void* b, void* out) {
+void run_onednn(const Product& p, const void* a, const void* b, const void* bias, void* out) {
   // Each thread that multiplies has its own: neither the map nor oneDNN's scratch is for sharing.
   thread_local OneDnn onednn;
-  onednn.run(p, a, b, out);
+  onednn.run(p, a, b, bias, out);
 }
 
 // Threads keep to their rows. Every kernel gives a thread the same part of the rows (parallel.h),
@@ -130,7 +138,8 @@ bool splits_rows(const Product& p) {
          p.m >= kRowsOfThread * threads && (threads - 1) * p.n * p.k <= p.m * (p.n + p.k) / 2;
 }
 
-void multiply_rows(const Product& p, const Tensor& a, const Tensor& b, Tensor& out) {
+void multiply_rows(const Product& p, const Tensor& a, const Tensor& b, const void* bias,
+                   Tensor& out) {
   const auto* pa = static_cast<const std::byte*>(a.raw());
   auto* po = static_cast<std::byte*>(out.raw());
   const int64_t a_row = p.k * static_cast<int64_t>(size_of(p.operands));
@@ -138,7 +147,7 @@ void multiply_rows(const Product& p, const Tensor& a, const Tensor& b, Tensor& o
   parallel_ranges(p.m, kRowsOfThread / 2, [&](int64_t begin, int64_t end) {
     Product part = p;
     part.m = end - begin;
-    multiply(part, pa + begin * a_row, b.raw(), po + begin * out_row);
+    run_onednn(part, pa + begin * a_row, b.raw(), bias, po + begin * out_row);
   });
 }
 
@@ -165,7 +174,7 @@ Tensor multiply_sum(const Product& p, const Tensor& a, const Tensor& b, Tensor& 
     part.k = end - begin;
     part.add = p.add && thread == 0;
     float* sum = thread == 0 ? out.data<float>() : others.data<float>() + (thread - 1) * p.m * p.n;
-    multiply(part, pa + begin * p.m * element, pb + begin * p.n * element, sum);
+    run_onednn(part, pa + begin * p.m * element, pb + begin * p.n * element, nullptr, sum);
   });
   return others;
 }
@@ -180,7 +189,8 @@ std::vector<double> transposed(const double* x, int64_t rows, int64_t cols) {
   return t;
 }
 
-void matmul_f64(const Product& p, const double* a, const double* b, double* out) {
+void matmul_f64(const Product& p, const double* a, const double* b, const double* bias,
+                double* out) {
   const auto a_rows = p.ta == Transpose::yes ? transposed(a, p.k, p.m) : std::vector<double>();
   const auto b_rows = p.tb == Transpose::yes ? transposed(b, p.n, p.k) : std::vector<double>();
   a = a_rows.empty() ? a : a_rows.data();
@@ -190,6 +200,9 @@ void matmul_f64(const Product& p, const double* a, const double* b, double* out)
       double* row = out + i * p.n;
       if (!p.add) {
         std::fill_n(row, p.n, 0.0);
+      }
+      for (int64_t j = 0; p.bias && j < p.n; ++j) {
+        row[j] += bias[j];
       }
       for (int64_t k = 0; k < p.k; ++k) {
         const double factor = a[i * p.k + k];
@@ -205,10 +218,16 @@ void matmul_f64(const Product& p, const double* a, const double* b, double* out)
 
 void CpuBackend::matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
                         const Into& out) {
+  multiply(a, ta, b, tb, Tensor(), out);
+}
+
+void CpuBackend::multiply(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
+                          const Tensor& bias, const Into& out) {
   Tensor result = out.tensor;
   const int64_t stack = result.rank() == 3 ? result.dim(0) : 1;
   const int64_t m = result.dim(-2), n = result.dim(-1), k = a.dim(ta == Transpose::no ? -1 : -2);
-  const Product product{stack, m, n, k, ta, tb, a.dtype(), result.dtype(), out.add};
+  const Product product{stack, m, n, k, ta, tb, a.dtype(), result.dtype(), out.add, bias.defined()};
+  const void* added = product.bias ? bias.raw() : nullptr;
   if (result.numel() == 0 || k == 0) {
     if (!out.add) {
       result.zero();  // a sum of nothing
@@ -218,17 +237,17 @@ void CpuBackend::matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpos
   if (a.dtype() == DType::f64) {
     for (int64_t i = 0; i < stack; ++i) {
       matmul_f64(product, a.data<double>() + i * m * k, b.data<double>() + i * k * n,
-                 result.data<double>() + i * m * n);
+                 static_cast<const double*>(added), result.data<double>() + i * m * n);
     }
   } else if (splits_rows(product)) {
-    multiply_rows(product, a, b, result);
+    multiply_rows(product, a, b, added, result);
   } else if (splits_sum(product)) {
     const Tensor others = multiply_sum(product, a, b, result);
     for (int64_t i = 0; i < others.dim(0); ++i) {
       scale(others.rows(i, i + 1), 1.0, {result.reshape({1, m, n}), true});
     }
   } else {
-    multiply(product, a.raw(), b.raw(), result.raw());
+    run_onednn(product, a.raw(), b.raw(), added, result.raw());
   }
 }
 
@@ -241,7 +260,7 @@ void CpuBackend::linear(const Tensor& x, std::span<const Weights> w, std::span<T
     return;
   }
   for (size_t i = 0; i < w.size(); ++i) {
-    matmul(x, Transpose::no, w[i].values, Transpose::yes, {y[i]});
+    multiply(x, Transpose::no, w[i].values, Transpose::yes, w[i].bias, {y[i]});
   }
 }
 

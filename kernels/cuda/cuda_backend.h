@@ -29,7 +29,6 @@ class CudaBackend final : public Backend {
   void copy_columns(const Tensor& x, int64_t x_column, const Into& y, int64_t y_column,
                     int64_t width) override;
   void swap_axes(const Tensor& x, const Into& y) override;
-  void add_bias(Tensor& x, const Tensor& bias) override;
 
   // matmul.cpp
   void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
@@ -97,6 +96,11 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Recording> record(const std::function<void()>& step) override;
 
  private:
+  /// matmul(), with a bias (N) of out's type added to each row where there is one: of matrices, not
+  /// of stacks.
+  void multiply(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb, const Tensor& bias,
+                const Into& out);
+
   Arithmetic arithmetic_;
 };
 

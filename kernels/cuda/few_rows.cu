@@ -19,6 +19,7 @@ constexpr int kMostMatrices = 4;  // of one launch: queries, keys and values; ga
 struct Matrix {
   StoredRows values;    // `outputs` vectors
   const float* scales;  // (outputs), with i8
+  const void* bias;     // (outputs), of y's type, or absent
   void* y;              // (rows, outputs)
   int outputs;
 };
@@ -45,6 +46,14 @@ __device__ void load_weights(const StoredRows& from, int row, int i, float (&to)
       to[j] = i + j < from.width ? static_cast<float>(integers[i + j]) : 0.0F;
     }
   }
+}
+
+template <class Y>
+__device__ void write_output(const Matrix& m, int row, int output, float sum) {
+  if (m.bias != nullptr) {
+    sum += widen<float>(static_cast<const Y*>(m.bias)[output]);
+  }
+  static_cast<Y*>(m.y)[static_cast<int64_t>(row) * m.outputs + output] = narrow<Y>(sum);
 }
 
 template <class S, Storage kStorage, int kRows>
@@ -91,11 +100,10 @@ __global__ void __launch_bounds__(kBlockThreads) multiply_few_rows(ProductArgume
         continue;
       }
       sum = m.scales == nullptr ? sum : sum * m.scales[output + side];
-      const int64_t at = static_cast<int64_t>(first + row) * m.outputs + output + side;
       if (a.y_is_f32) {
-        static_cast<float*>(m.y)[at] = sum;
+        write_output<float>(m, first + row, output + side, sum);
       } else {
-        static_cast<S*>(m.y)[at] = narrow<S>(sum);
+        write_output<S>(m, first + row, output + side, sum);
       }
     }
   }
@@ -138,8 +146,8 @@ void launch_for_type(DType weights, const ProductArguments& a) {
 }
 
 Matrix matrix_of(const Weights& w, Tensor& y) {
-  return {stored_rows(w.values), w.scales.defined() ? w.scales.data<float>() : nullptr, y.raw(),
-          static_cast<int>(w.values.dim(0))};
+  return {stored_rows(w.values), w.scales.defined() ? w.scales.data<float>() : nullptr,
+          w.bias.defined() ? w.bias.raw() : nullptr, y.raw(), static_cast<int>(w.values.dim(0))};
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ struct Product {
   DType operands, result;
   bool tf32;
   uint32_t a_alignment, b_alignment, out_alignment;  // bytes
+  uint32_t bias_alignment;                           // 0: there is none
   // clang-tidy 14 takes the 0 inside a defaulted <=> for a pointer.
   auto operator<=>(const Product&) const = default;  // NOLINT(modernize-use-nullptr)
 };
@@ -56,7 +57,18 @@ using Layout =
 using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t,
                                    cublasStatus_t (*)(cublasLtMatmulPreference_t)>;
 
-Description describe(const Product& p) {
+int32_t operation(Transpose t) { return t == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N; }
+
+template <class Value>
+void set_attribute(const Description& description, cublasLtMatmulDescAttributes_t attribute,
+                   const Value& value) {
+  check_blas(cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof value),
+             "describing a product");
+}
+
+/// The alignment of the bias is not among the preferences: choosing an algorithm takes it from the
+/// pointer (cublasLt.h, CUBLASLT_MATMUL_DESC_BIAS_POINTER).
+Description describe(const Product& p, const void* bias) {
   const bool doubles = p.operands == DType::f64;
   const cublasComputeType_t type = doubles  ? CUBLAS_COMPUTE_64F
                                    : p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
@@ -65,13 +77,13 @@ Description describe(const Product& p) {
   check_blas(cublasLtMatmulDescCreate(&made, type, doubles ? CUDA_R_64F : CUDA_R_32F),
              "describing a product");
   Description description(made, cublasLtMatmulDescDestroy);
-  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, Transpose t) {
-    const int32_t operation = t == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N;
-    check_blas(cublasLtMatmulDescSetAttribute(made, attribute, &operation, sizeof operation),
-               "setting a transposition");
-  };
-  set(CUBLASLT_MATMUL_DESC_TRANSA, p.tb);
-  set(CUBLASLT_MATMUL_DESC_TRANSB, p.ta);
+  set_attribute(description, CUBLASLT_MATMUL_DESC_TRANSA, operation(p.tb));
+  set_attribute(description, CUBLASLT_MATMUL_DESC_TRANSB, operation(p.ta));
+  if (p.bias_alignment != 0) {
+    // out^T has as many rows as the bias has numbers.
+    set_attribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t{CUBLASLT_EPILOGUE_BIAS});
+    set_attribute(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  }
   return description;
 }
 
@@ -109,8 +121,12 @@ class CublasLt {
   CublasLt& operator=(const CublasLt&) = delete;
   ~CublasLt() { cublasLtDestroy(handle_); }
 
-  void run(const Product& p, const void* a, const void* b, void* out, bool add) {
-    const Plan& plan = plans_.find(p, [this](const auto& problem) { return make_plan(problem); });
+  void run(const Product& p, const void* a, const void* b, const void* bias, void* out, bool add) {
+    const Plan& plan =
+        plans_.find(p, [&](const auto& problem) { return make_plan(problem, bias); });
+    if (bias != nullptr) {
+      set_attribute(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    }
     const float one = 1, beta = add ? 1 : 0;
     const double one64 = 1, beta64 = beta;
     const bool doubles = p.operands == DType::f64;
@@ -135,8 +151,8 @@ class CublasLt {
     cublasLtMatmulAlgo_t algorithm;
   };
 
-  Plan make_plan(const Product& p) const {
-    Plan plan{describe(p),
+  Plan make_plan(const Product& p, const void* bias) const {
+    Plan plan{describe(p, bias),
               layout(p.stack, p.m, p.k, p.ta, p.operands),
               layout(p.stack, p.k, p.n, p.tb, p.operands),
               layout(p.stack, p.m, p.n, p.result),
@@ -184,6 +200,11 @@ CublasLt& cublas() {
 
 void CudaBackend::matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
                          const Into& out) {
+  multiply(a, ta, b, tb, Tensor(), out);
+}
+
+void CudaBackend::multiply(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
+                           const Tensor& bias, const Into& out) {
   Tensor result = out.tensor;
   const int axis = a.rank() - 2;
   Product p{axis == 1 ? a.dim(0) : 1,
@@ -197,7 +218,8 @@ void CudaBackend::matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpo
             arithmetic_.tf32 && a.dtype() == DType::f32,
             0,
             0,
-            0};
+            0,
+            bias.defined() ? alignment(bias.raw(), 0) : 0};
   if (result.numel() == 0) {
     return;
   }
@@ -211,7 +233,7 @@ void CudaBackend::matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpo
   p.a_alignment = alignment(a.raw(), p.m * p.k * operand);
   p.b_alignment = alignment(b.raw(), p.k * p.n * operand);
   p.out_alignment = alignment(result.raw(), p.m * p.n * static_cast<int64_t>(size_of(p.result)));
-  cublas().run(p, a.raw(), b.raw(), result.raw(), out.add);
+  cublas().run(p, a.raw(), b.raw(), bias.defined() ? bias.raw() : nullptr, result.raw(), out.add);
 }
 
 void CudaBackend::linear(const Tensor& x, std::span<const Weights> w, std::span<Tensor> y) {
@@ -222,7 +244,7 @@ void CudaBackend::linear(const Tensor& x, std::span<const Weights> w, std::span<
     return;
   }
   for (size_t i = 0; i < w.size(); ++i) {
-    matmul(x, Transpose::no, w[i].values, Transpose::yes, {y[i], false});
+    multiply(x, Transpose::no, w[i].values, Transpose::yes, w[i].bias, {y[i]});
   }
 }
 

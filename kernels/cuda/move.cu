@@ -26,13 +26,6 @@ __global__ void swap_first_axes(const S* x, S* y, bool add, int64_t A, int64_t B
   }
 }
 
-template <class S, class C>
-__global__ void add_to_rows(S* x, const C* bias, int64_t width, int64_t count) {
-  for (int64_t i = first_item(); i < count; i += item_step()) {
-    put(bias[i % width], x + i, true);
-  }
-}
-
 }  // namespace
 
 void CudaBackend::copy_columns(const Tensor& x, int64_t x_column, const Into& y, int64_t y_column,
@@ -48,13 +41,6 @@ void CudaBackend::swap_axes(const Tensor& x, const Into& y) {
   for_type(x.dtype(), [&]<class S, class C>() {
     launch(swap_first_axes<S, C>, blocks_for(x.numel()), kThreads, 0, x.data<S>(), y.data<S>(),
            y.add, x.dim(0), x.dim(1), x.dim(2));
-  });
-}
-
-void CudaBackend::add_bias(Tensor& x, const Tensor& bias) {
-  for_type(x.dtype(), [&]<class S, class C>() {
-    launch(add_to_rows<S, C>, blocks_for(x.numel()), kThreads, 0, x.data<S>(), bias.data<C>(),
-           bias.numel(), x.numel());
   });
 }
 

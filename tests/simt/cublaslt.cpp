@@ -36,6 +36,13 @@ bool types_are_supported(const cublasLtMatmulDescOpaque_t& description,
           (a.type == CUDA_R_16BF && (d.type == CUDA_R_16BF || d.type == CUDA_R_32F)));
 }
 
+/// "CUBLAS_STATUS_NOT_SUPPORTED if the current implementation [...] doesn't support the configured
+/// operation": the double's knows one epilogue, which all the rows above allow, in the type of D.
+bool epilogue_is_supported(const cublasLtMatmulDescOpaque_t& description) {
+  return description.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
+         description.epilogue == CUBLASLT_EPILOGUE_BIAS;
+}
+
 /// CUBLASLT_MATRIX_LAYOUT_LD: "must be large enough so that matrix memory locations are not
 /// overlapping (e.g. greater or equal to CUBLASLT_MATRIX_LAYOUT_ROWS in case of
 /// CUBLASLT_ORDER_COL)". A matrix without rows or columns is an impossible configuration.
@@ -64,8 +71,9 @@ cublasStatus_t accepts(const cublasLtMatmulDescOpaque_t& description,
       !shapes_agree(description, a, b, c, d)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  return types_are_supported(description, a, b, c, d) ? CUBLAS_STATUS_SUCCESS
-                                                      : CUBLAS_STATUS_NOT_SUPPORTED;
+  return types_are_supported(description, a, b, c, d) && epilogue_is_supported(description)
+             ? CUBLAS_STATUS_SUCCESS
+             : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 double read(const void* matrix, cudaDataType_t type, int64_t i) {
@@ -92,6 +100,14 @@ void write(void* matrix, cudaDataType_t type, int64_t i, double value) {
       static_cast<headroom::bf16*>(matrix)[i] = headroom::bf16(static_cast<float>(value));
       break;
   }
+}
+
+/// CUBLASLT_MATMUL_DESC_BIAS_POINTER: "Routines that don't dereference this pointer, like
+/// cublasLtMatmulAlgoGetHeuristic() depend on its value to determine expected pointer alignment":
+/// the largest power of two up to 256 that it is a multiple of.
+uint64_t alignment_of(const void* pointer) {
+  const auto address = reinterpret_cast<uint64_t>(pointer) | 256;
+  return address & (~address + 1);
 }
 
 int64_t bytes_of(cudaDataType_t type) {
@@ -138,7 +154,8 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description,
                                         cublasComputeType_t compute, cudaDataType_t scale) {
-  *description = new cublasLtMatmulDescOpaque_t{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N};
+  *description = new cublasLtMatmulDescOpaque_t{
+      .compute = compute, .scale = scale, .operation_a = CUBLAS_OP_N, .operation_b = CUBLAS_OP_N};
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
@@ -148,9 +165,17 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
                                               cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, size_t bytes) {
-  return set(attribute == CUBLASLT_MATMUL_DESC_TRANSA ? description->operation_a
-                                                      : description->operation_b,
-             value, bytes);
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return set(description->operation_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return set(description->operation_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return set(description->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return set(description->bias, value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
@@ -187,7 +212,10 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                    value, bytes);
 }
 
-/// The algorithm remembers the alignments it was chosen for, and asks for workspace where it may.
+/// Where an algorithm keeps what it was chosen for, after the alignments of A, B, C and D.
+enum Promise { kWorkspace = 4, kBiasAlignment, kEpilogue };
+
+/// The algorithm asks for workspace where it may.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -209,7 +237,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   const uint64_t workspace = std::min(preference->workspace, kWorkspaceOfAlgorithm);
   results[0] = {};
   std::copy_n(preference->alignment, 4, results[0].algo.data);
-  results[0].algo.data[4] = workspace;
+  results[0].algo.data[kWorkspace] = workspace;
+  results[0].algo.data[kBiasAlignment] = alignment_of(description->bias);
+  results[0].algo.data[kEpilogue] = description->epilogue;
   results[0].workspaceSize = workspace;
   results[0].state = CUBLAS_STATUS_SUCCESS;
   *found = 1;
@@ -245,6 +275,21 @@ struct Operand {
   }
 };
 
+/// What CUBLASLT_EPILOGUE_BIAS asks of a product with an algorithm.
+cublasStatus_t bias_is_right(const cublasLtMatmulDescOpaque_t& description,
+                             const cublasLtMatmulAlgo_t& algorithm) {
+  // CUBLASLT_ALGO_CAP_EPILOGUE_MASK: which epilogues an algorithm supports is its own, so that one
+  // chosen for another may not have this.
+  if (algorithm.data[kEpilogue] != description.epilogue) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  // "if the parameters are unexpectedly NULL", and the alignment that the algorithm counts on.
+  const bool wrong = description.bias == nullptr ||
+                     alignment_of(description.bias) < algorithm.data[kBiasAlignment];
+  return description.epilogue == CUBLASLT_EPILOGUE_BIAS && wrong ? CUBLAS_STATUS_INVALID_VALUE
+                                                                 : CUBLAS_STATUS_SUCCESS;
+}
+
 /// All that a product needs, by value: a graph computes it when the caller's are gone.
 struct Product {
   cublasLtMatmulDescOpaque_t description;
@@ -271,6 +316,12 @@ struct Product {
         // "if beta is 0, C does not have to be a valid input" (cublasGemmEx, of which this is the
         // general form): NaN there must not spread.
         sum = times * sum + (plus == 0 ? 0 : plus * before.at(s, row, column));
+        // "Bias vector length must match matrix D rows, it must be packed [...]. Bias vector is
+        // broadcasted to all columns" (cublasLt.h, CUBLASLT_EPILOGUE_BIAS); its "elements are the
+        // same type as the elements of output matrix" (CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE).
+        if (description.epilogue == CUBLASLT_EPILOGUE_BIAS) {
+          sum += read(description.bias, d.type, row);
+        }
         write(to, d.type, s * d.batch_step + column * d.leading + row, sum);
       }
     }
@@ -297,11 +348,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const Operand result{d, *d_layout};
   const uint64_t(&promised)[8] = algorithm->data;
   // "when workspaceSizeInBytes is less than workspace required by configured algo"; the workspace
-  // itself is aligned to 16 bytes (cublasLtMatmul, parameter workspace).
-  if (workspace_bytes < promised[4] || reinterpret_cast<uintptr_t>(workspace) % 16 != 0 ||
+  // "must be 256B aligned" (cublasLtMatmul, parameter workspace).
+  if (workspace_bytes < promised[kWorkspace] || reinterpret_cast<uintptr_t>(workspace) % 256 != 0 ||
       !first.is_aligned(promised[0]) || !second.is_aligned(promised[1]) ||
       !before.is_aligned(promised[2]) || !result.is_aligned(promised[3])) {
     return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const cublasStatus_t bias = bias_is_right(*description, *algorithm);
+  if (bias != CUBLAS_STATUS_SUCCESS) {
+    return bias;
   }
   const Product product{*description,
                         read(alpha, description->scale, 0),
