@@ -7,6 +7,7 @@
 #include "experiments/milliseconds.h"
 #include "infer/sampler.h"
 #include "infer/verify.h"
+#include "kernels/trace.h"
 
 namespace headroom::experiments {
 
@@ -28,6 +29,7 @@ double prefill_ms(const nn::GPT& model, int64_t tokens, DType dtype) {
   infer::BlockCache cache(model.config(), infer::BlockTable({}, tokens), 1, dtype, model.device());
   const infer::Sequences prompt = {infer::synthetic_tokens(tokens, model.vocab_size(), kSeed, 0)};
   return milliseconds([&] {
+    const kernels::Phase phase("prefill");
     infer::LastRows last(prompt);
     infer::feed(model, cache, prompt, infer::kPrefillChunk, dtype, last.keeper());
     last.logits(model);
@@ -38,6 +40,7 @@ double prefill_ms(const nn::GPT& model, int64_t tokens, DType dtype) {
 double naive_step_ms(const nn::GPT& model, int64_t tokens, DType dtype) {
   const infer::Sequences whole = {infer::synthetic_tokens(tokens, model.vocab_size(), kSeed, 0)};
   return milliseconds([&] {
+    const kernels::Phase phase("uncached pass");
     infer::LastRows last(whole);
     infer::feed_whole(model, whole, {}, dtype, last.keeper());
     last.logits(model);
@@ -72,15 +75,14 @@ void TimedDecode::fill(int64_t context) {
     }
     have += more;
   }
-  if (kernels::backend(model_.device()).records()) {
-    step_ms();
-    step_ms();
-  }
+  step_ms();
+  step_ms();
 }
 
 double TimedDecode::step_ms() {
   const int64_t before = decoder_->length(0);
   const double ms = milliseconds([&] {
+    const kernels::Phase step("decode step");
     const Tensor logits = decoder_->feed(next_);
     for (int64_t b = 0; b < batch_; ++b) {
       const Tensor row = logits.rows(b, b + 1).reshape({model_.vocab_size()});

@@ -23,8 +23,8 @@ class TimedDecode {
   /// `batch` sequences with room for `most` tokens each; activations and cache in `dtype`.
   TimedDecode(const nn::GPT& model, int64_t batch, int64_t most, DType dtype);
   /// Brings every sequence to `context` tokens with keys and values that are random numbers: what
-  /// they are changes no time. Then takes the steps that are unlike all others: a device that
-  /// records steps runs the first as it comes and records the second (infer/decode_step.h).
+  /// they are changes no time. Then takes the steps that are unlike all others: the
+  /// first runs as it comes, the second is recorded (infer/decode_step.h).
   void fill(int64_t context);
   /// Milliseconds of one more token for every sequence, as generation takes it: forward pass,
   /// logits and greedy choice. The context stays as it was.

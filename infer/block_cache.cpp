@@ -21,11 +21,10 @@ bool same(const kernels::AttentionMask& a, const kernels::AttentionMask& b) {
 }  // namespace
 
 void put_there(Tensor& there, const Tensor& host, Device device) {
-  if (device != kCpu && there.defined() && there.shape() == host.shape()) {
-    there.copy_from(host);
-  } else {
-    there = host.to(device);
+  if (!there.defined() || there.shape() != host.shape()) {
+    there = Tensor::empty(host.shape(), host.dtype(), device);
   }
+  there.copy_from(host);
 }
 
 BlockCache::BlockCache(const configs::ModelConfig& model, const BlockTable& table, int64_t batch,
@@ -95,25 +94,20 @@ KVView BlockCache::append(int64_t layer, const Tensor& k, const Tensor& v, const
   // In a file, only the layer at work needs RAM.
   layers_[static_cast<size_t>(layer + layers() - 1) % layers_.size()].store.let_go();
   at.store.bring_back();
-  const Group& group = groups_[at.group];
+  Group& group = groups_[at.group];
+  const Tables& found = tables(group);
   const auto rows_of = [](const Tensor& x) {
     return x.reshape({x.dim(0) * x.dim(1), x.dim(2), x.dim(3)});
   };
-  at.store.write(rows_of(k), rows_of(v), group.row_slots);
-  KVView shown = group.tables;
+  at.store.write(rows_of(k), rows_of(v), found.row_slots);
+  KVView shown = found.view;
   at.store.show(shown, group.shown);
-  if (next_layer_ == layers() && device_ == kCpu) {
-    drop_tables();
+  if (next_layer_ == layers()) {
+    for (Group& each : groups_) {
+      each.pass = {};
+    }
   }
   return shown;
-}
-
-/// A processor repeats no passes: the next one's tables are new ones.
-void BlockCache::drop_tables() {
-  for (Group& group : groups_) {
-    group.tables = {};
-    group.row_slots = group.step_slots = {};
-  }
 }
 
 void BlockCache::begin(const Tensor& counts, int64_t T) {
@@ -123,6 +117,7 @@ void BlockCache::begin(const Tensor& counts, int64_t T) {
   for (const Group& group : groups_) {
     check_room(group.map.table(), counts);
   }
+  step_ = T == 1;
   for (Group& group : groups_) {
     prepare(group, counts);
     place_rows(group, counts, T);
@@ -188,20 +183,14 @@ void BlockCache::place_rows(Group& group, const Tensor& counts, int64_t T) const
           static_cast<int32_t>(group.map.slot(b, position(b) + t));
     }
   }
-  if (T == 1) {
-    put_there(group.step_slots, Tensor::from(slots, {batch_}), device_);
-    group.row_slots = group.step_slots;
-  } else {
-    group.row_slots = Tensor::from(slots, {batch_ * T}, device_);
-  }
+  put_there(tables(group).row_slots, Tensor::from(slots, {batch_ * T}), device_);
 }
 
-/// For a pass whose keys are about to be written. How wide the tables are decides how a processor
-/// divides its work; on a GPU they are as wide as they can become, since a pass that is repeated
-/// has the first one's sizes.
+/// For a pass whose keys are about to be written. Those of one token are as wide as they can
+/// become: a pass that is repeated has the first one's sizes.
 void BlockCache::build_tables(Group& group, const Tensor& counts, int64_t T) const {
   std::vector<std::vector<int64_t>> visible;
-  size_t blocks = device_ == kCpu ? 1 : static_cast<size_t>(group.map.table().places());
+  size_t blocks = step_ ? static_cast<size_t>(group.map.table().places()) : 1;
   std::vector<int32_t> lengths;
   group.shown.clear();
   for (int64_t b = 0; b < batch_; ++b) {
@@ -227,11 +216,14 @@ void BlockCache::build_tables(Group& group, const Tensor& counts, int64_t T) con
   const Shape shape{batch_, static_cast<int64_t>(blocks)};
   const Tensor host_slots = Tensor::from(slots, shape), host_starts = Tensor::from(starts, shape),
                host_lengths = Tensor::from(lengths, {batch_});
-  put_there(group.tables.slots, host_slots, device_);
-  put_there(group.tables.starts, host_starts, device_);
-  put_there(group.tables.lengths, host_lengths, device_);
-  put_there(group.tables.counts, counts, device_);
-  group.tables.dense = kernels::dense_keys(host_slots, host_starts, host_lengths, counts, T);
+  KVView& view = tables(group).view;
+  put_there(view.slots, host_slots, device_);
+  put_there(view.starts, host_starts, device_);
+  put_there(view.lengths, host_lengths, device_);
+  put_there(view.counts, counts, device_);
+  if (!step_) {  // a repeated pass's lengths are other ones
+    view.dense = kernels::dense_keys(host_slots, host_starts, host_lengths, counts, T);
+  }
 }
 
 void BlockCache::count_reading() {

@@ -21,8 +21,8 @@ struct StoredLayer {
   std::vector<std::pair<std::string, Tensor>> parts;
 };
 
-/// Makes `there` the numbers of `host` on the device: where it was, if it was as large on a GPU,
-/// for a pass that is repeated finds them there.
+/// Makes `there` the numbers of `host` on the device: where it was, if it was as large, for a pass
+/// that is repeated finds them there.
 void put_there(Tensor& there, const Tensor& host, Device device);
 
 class BlockCache final : public nn::KVCache {
@@ -45,8 +45,8 @@ class BlockCache final : public nn::KVCache {
 
   /// What append() would do on the host before the first layer of a pass of T tokens per sequence,
   /// ahead of it: all that follows is kernels. In a pass of one token they find their tables where
-  /// those of the pass before were, on a GPU; so the device can repeat the last such pass instead,
-  /// which repeated() is told after it.
+  /// those of the pass before were; so the device can repeat the last such pass instead, which
+  /// repeated() is told after it.
   void begin(const Tensor& counts, int64_t T);
   void repeated() {
     next_layer_ = layers();
@@ -83,14 +83,17 @@ class BlockCache final : public nn::KVCache {
     size_t group;
     KVStore store;
   };
+  /// What a pass of T tokens finds its keys by.
+  struct Tables {
+    kernels::KVView view = {};  // without `k` and `v`
+    Tensor row_slots = {};      // i32 (B * T): where it stores its rows; -1: padding
+  };
   /// The layers that see the same keys have their blocks at the same slots.
   struct Group {
     BlockMap map;
-    /// What a pass shows to each of them; `k` and `v` are absent.
-    kernels::KVView tables = {};
+    Tables step = {};  // of passes of one token: they stay where they are
+    Tables pass = {};  // of another, while it lasts
     std::vector<SlotRange> shown = {};
-    Tensor row_slots = {};   // i32 (B * T): where it stores its rows; -1: padding
-    Tensor step_slots = {};  // that of passes of one token
   };
 
   void add_layer(const configs::ModelConfig& model, const BlockTable& table,
@@ -99,9 +102,9 @@ class BlockCache final : public nn::KVCache {
   void check_counts(const Tensor& counts, int64_t T) const;
   void check_room(const BlockTable& table, const Tensor& counts) const;
   void prepare(Group& group, const Tensor& counts);
+  Tables& tables(Group& group) const { return step_ ? group.step : group.pass; }
   void place_rows(Group& group, const Tensor& counts, int64_t T) const;
   void build_tables(Group& group, const Tensor& counts, int64_t T) const;
-  void drop_tables();
   void count_reading();
   void restore_part(const Layer& layer, int64_t sequence, int64_t length, const StoredLayer& stored,
                     const KVStore::Part& part, int64_t from) const;
@@ -114,6 +117,7 @@ class BlockCache final : public nn::KVCache {
   std::vector<int64_t> lengths_;  // of the sequences, the pass under way included
   int64_t next_layer_;            // of the pass; where it has no more, the next one may begin
   bool begun_ = false;            // by begin(), and no layer has followed yet
+  bool step_ = false;             // the pass is one of one token
   int64_t bytes_read_ = 0;
 };
 

@@ -37,8 +37,7 @@ class CachedDecoder final : public Decoder {
 
  private:
   Tensor step(const Sequences& tokens) override {
-    if (!in_memory_ || !DecodeStep::is_step(tokens) ||
-        !kernels::backend(model_.device()).records()) {
+    if (!in_memory_ || !DecodeStep::is_step(tokens)) {
       return {};
     }
     count(tokens, 1);
@@ -168,18 +167,21 @@ void Decoder::count_logits(int64_t rows) {
   work_.flop += 2 * rows * model_.vocab_size() * model_.config().n_embd;
 }
 
+Decoder::Decoder(const nn::GPT& model)
+    : model_(model),
+      flop_per_row_(configs::decode_flop(model.config(), 0, 0)),
+      flop_per_key_((configs::decode_flop(model.config(), 0, 1) - flop_per_row_) /
+                    model.config().n_layer) {}
+
 void Decoder::count_pass(int64_t rows) {
   ++work_.passes;
   work_.rows += rows;
-  work_.flop += rows * configs::decode_flop(model_.config(), 0, 0);
+  work_.flop += rows * flop_per_row_;
 }
 
 void Decoder::count_attention(int64_t first, int64_t count, kernels::AttentionMask mask) {
-  const configs::ModelConfig& model = model_.config();
-  const int64_t each_key =
-      (configs::decode_flop(model, 0, 1) - configs::decode_flop(model, 0, 0)) / model.n_layer;
   for (int64_t position = first; position < first + count; ++position) {
-    work_.flop += each_key * keys_seen(mask, position);
+    work_.flop += flop_per_key_ * keys_seen(mask, position);
   }
 }
 

@@ -40,7 +40,7 @@ class Decoder {
   const Work& work() const { return work_; }
 
  protected:
-  explicit Decoder(const nn::GPT& model) : model_(model) {}
+  explicit Decoder(const nn::GPT& model);
   virtual void run(const Sequences& tokens, const OnHidden& on_hidden) = 0;
   /// What feed() returns, where the decoder has a shorter way for such tokens; absent otherwise.
   virtual Tensor step(const Sequences& /*tokens*/) { return {}; }
@@ -52,6 +52,10 @@ class Decoder {
 
   const nn::GPT& model_;
   Work work_;
+
+ private:
+  int64_t flop_per_row_;  // of a token's matrices, without the head
+  int64_t flop_per_key_;  // of a query in one layer
 };
 
 /// Sequences of one length that a cache must have room for.

@@ -3,35 +3,33 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/traced_backend.h"
+#include "kernels/watched_backend.h"
 
 namespace headroom::kernels {
 
 namespace {
 
+bool is_watched() { return Trace::current() != nullptr || CallRecording::current() != nullptr; }
+
 Backend& cpu_backend() {
   static cpu::CpuBackend cpu;
-  static TracedBackend traced(cpu);
-  if (Trace::current() != nullptr) [[unlikely]] {
-    return traced;
+  static WatchedBackend watched(cpu, kCpu);
+  if (is_watched()) [[unlikely]] {
+    return watched;
   }
   return cpu;
 }
 
 Backend& cuda_backend(int index) {
   Backend& cuda = cuda::device_backend(index);
-  static TracedBackend traced(cuda);
-  if (Trace::current() != nullptr) [[unlikely]] {
-    return traced;
+  static WatchedBackend watched(cuda, {Device::Type::cuda, index});
+  if (is_watched()) [[unlikely]] {
+    return watched;
   }
   return cuda;
 }
 
 }  // namespace
-
-std::unique_ptr<Recording> Backend::record(const std::function<void()>& /*step*/) {
-  throw Error("[record] this device records no steps");
-}
 
 Backend& backend(Device device) {
   return device == kCpu ? cpu_backend() : cuda_backend(device.index);

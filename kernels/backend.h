@@ -160,13 +160,10 @@ class Backend {
   /// Returns when the device has done all that was asked of it. A GPU goes on by itself after a
   /// kernel is asked for; what is copied from it is waited for without this.
   virtual void wait() = 0;
-  /// Whether steps are worth recording: whether asking for a kernel costs as much as a small one
-  /// does itself.
-  virtual bool records() const { return false; }
   /// Runs `step` and keeps what it asked of the device, memory for its results included: replays
   /// read and write the same addresses. So `step` gets nothing from the host and waits for nothing,
-  /// and what it reads stays where it is for as long as the recording lives. Only where records().
-  virtual std::unique_ptr<Recording> record(const std::function<void()>& step);
+  /// and what it reads stays where it is for as long as the recording lives.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& step) = 0;
 
   /// Until it is called, Arithmetic() holds.
   virtual void set_arithmetic(const Arithmetic& /*arithmetic*/) {}

@@ -12,32 +12,6 @@ namespace {
 
 std::atomic<bool> recording = false;
 
-/// Passes everything on; copies and fills with zeros are recorded as kernels.
-class TracedAllocator final : public Allocator {
- public:
-  explicit TracedAllocator(Allocator& inner) : inner_(inner) {}
-  void* allocate(size_t bytes) override { return inner_.allocate(bytes); }
-  void free(void* memory, size_t bytes) noexcept override { inner_.free(memory, bytes); }
-  void zero(void* memory, size_t bytes) override {
-    const Kernel kernel("zero", bytes_of(bytes));
-    inner_.zero(memory, bytes);
-  }
-  void copy(void* to, Device to_device, const void* from, Device from_device,
-            size_t bytes) override {
-    const Kernel kernel("copy", bytes_of(bytes));
-    inner_.copy(to, to_device, from, from_device, bytes);
-  }
-  size_t bytes_in_use() const override { return inner_.bytes_in_use(); }
-  size_t peak_bytes() const override { return inner_.peak_bytes(); }
-  size_t bytes_reserved() const override { return inner_.bytes_reserved(); }
-
- private:
-  static Operands bytes_of(size_t bytes) {
-    return {.sizes = {static_cast<int64_t>(bytes)}, .count = 1, .dtype = DType::i8};
-  }
-  Allocator& inner_;
-};
-
 PhaseTotal& find_phase(PhaseTotal& in, const char* name) {
   for (const auto& phase : in.phases) {
     if (std::strcmp(phase->name, name) == 0) {
@@ -80,20 +54,25 @@ std::string to_string(const Operands& operands) {
   return operands.note == nullptr ? text : fmt::format("{} {}", text, operands.note);
 }
 
-Trace::Trace(size_t most_events) : most_events_(most_events), allocator_before_(allocator(kCpu)) {
+Trace::Trace(size_t most_events) : most_events_(most_events) {
   events_.resize(most_events);  // so that no page is new to the system while kernels are timed
   events_.clear();
   open_.push_back({&root_, 0});
-  allocator_ = std::make_unique<TracedAllocator>(allocator_before_);
   check(!recording.exchange(true), "[trace] another recording is under way");
-  install_allocator(Device::Type::cpu, *allocator_);
+  MemoryWatch::exchange(this);
   current_ = this;
 }
 
 Trace::~Trace() {
   current_ = nullptr;
-  install_allocator(Device::Type::cpu, allocator_before_);
+  MemoryWatch::exchange(nullptr);
   recording = false;
+}
+
+void Trace::run(const char* name, size_t bytes, const std::function<void()>& act) {
+  const Kernel kernel(name,
+                      {.sizes = {static_cast<int64_t>(bytes)}, .count = 1, .dtype = DType::i8});
+  act();
 }
 
 int64_t Trace::now() const {

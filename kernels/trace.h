@@ -6,12 +6,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "tensor/allocator.h"
 #include "tensor/dtype.h"
+#include "tensor/memory_watch.h"
 
 namespace headroom::kernels {
 
@@ -52,13 +53,13 @@ struct PhaseTotal {
 
 /// A recording of the thread that made it; other threads go on unrecorded. There is one at a time,
 /// and it outlives the phases that begin under it.
-class Trace {
+class Trace : private MemoryWatch {
  public:
   static constexpr size_t kMostEvents = 400'000;  // 40 MB here, 60 MB as JSON
   /// Begins to record. Beyond `most_events` events only the sums go on. Throws Error while there
   /// is another trace.
   explicit Trace(size_t most_events = kMostEvents);
-  ~Trace();
+  ~Trace() override;
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
@@ -78,6 +79,8 @@ class Trace {
     PhaseTotal* phase;
     int64_t begin_ns;
   };
+  /// Copies and fills with zeros are recorded as kernels.
+  void run(const char* name, size_t bytes, const std::function<void()>& act) override;
   int64_t now() const;
   void enter(const char* name);
   void leave();
@@ -87,8 +90,6 @@ class Trace {
   static inline constinit thread_local Trace* current_ = nullptr;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const size_t most_events_;
-  std::unique_ptr<Allocator> allocator_;  // names the copies that the CPU's allocator makes
-  Allocator& allocator_before_;
   PhaseTotal root_;
   std::vector<Open> open_;
   std::vector<TraceEvent> events_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tensor/allocator.h"
+#include "tensor/memory_watch.h"
 
 namespace headroom {
 
@@ -94,12 +95,26 @@ Tensor Tensor::to(Device target) const {
 void Tensor::copy_from(const Tensor& from) {
   check(from.shape_ == shape_ && from.dtype_ == dtype_, "[copy] {} {} into {} {}",
         name_of(from.dtype_), from.shape_, name_of(dtype_), shape_);
-  // The device that is not the host knows how to copy between the two.
-  const Device driver = device() == kCpu ? from.device() : device();
-  allocator(driver).copy(raw(), device(), from.raw(), from.device(), nbytes());
+  const auto copy = [](Tensor& to, const Tensor& source) {
+    // The device that is not the host knows how to copy between the two.
+    const Device driver = to.device() == kCpu ? source.device() : to.device();
+    allocator(driver).copy(to.raw(), to.device(), source.raw(), source.device(), to.nbytes());
+  };
+  if (MemoryWatch* watch = MemoryWatch::current(); watch != nullptr) [[unlikely]] {
+    watch->run("copy", nbytes(), [copy, to = *this, from]() mutable { copy(to, from); });
+  } else {
+    copy(*this, from);
+  }
 }
 
-void Tensor::zero() { allocator(device()).zero(raw(), nbytes()); }
+void Tensor::zero() {
+  const auto clear = [](Tensor& x) { allocator(x.device()).zero(x.raw(), x.nbytes()); };
+  if (MemoryWatch* watch = MemoryWatch::current(); watch != nullptr) [[unlikely]] {
+    watch->run("zero", nbytes(), [clear, x = *this]() mutable { clear(x); });
+  } else {
+    clear(*this);
+  }
+}
 
 double Tensor::item() const {
   check(numel() == 1, "[item] one element is needed: shape {}", shape_);

@@ -31,16 +31,6 @@ configs::ModelConfig tiny_config() {
   return model;
 }
 
-/// Recorded steps, where the tested device has them.
-class OfADevice : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!test_backend().records()) GTEST_SKIP() << "a processor's steps are not recorded";
-  }
-};
-using RecordedStep = OfADevice;
-using GenerationOnADevice = OfADevice;
-
 /// The same weights on every device.
 std::unique_ptr<nn::GPT> tiny_model(const configs::ModelConfig& config, Device device) {
   const auto host = small_model(config);
@@ -132,30 +122,30 @@ void expect_same(const configs::ModelConfig& config, const BlockTable& table,
 }
 
 /// From position 49 into the second block of 64.
-TEST_F(RecordedStep, ReplaysGiveTheSameLogits) {
+TEST(RecordedStep, ReplaysGiveTheSameLogits) {
   expect_same(tiny_config(), BlockTable({}, 300), {tokens(50)}, {kSteps});
 }
 
-TEST_F(RecordedStep, ReplaysGiveTheSameLogitsToARaggedBatch) {
+TEST(RecordedStep, ReplaysGiveTheSameLogitsToARaggedBatch) {
   expect_same(tiny_config(), BlockTable({}, 300), {tokens(50), tokens(9, 1), tokens(60, 2)},
               {kSteps, kSteps, 15});
 }
 
 /// Sinks seen from elsewhere, blocks used again, and codes.
-TEST_F(RecordedStep, ReplaysGiveTheSameLogitsUnderAWindow) {
+TEST(RecordedStep, ReplaysGiveTheSameLogitsUnderAWindow) {
   expect_same(
       tiny_config(), BlockTable({40, 3}, 300), {tokens(100), tokens(110, 1)}, {kSteps, kSteps},
       infer::Storage({configs::KVType::int8, configs::KVType::int4}, infer::Place::memory, true));
 }
 
-TEST_F(RecordedStep, ReplaysGiveTheSameLogitsAtLearnedPositions) {
+TEST(RecordedStep, ReplaysGiveTheSameLogitsAtLearnedPositions) {
   auto config = tiny_config();
   config.position = configs::Position::learned;
   expect_same(config, BlockTable({}, 200), {tokens(50), tokens(62, 3)}, {kSteps, kSteps});
 }
 
 /// Passes of other shapes in between, and sequences that change places, cost no new recording.
-TEST_F(RecordedStep, GoesOnAfterOtherPasses) {
+TEST(RecordedStep, GoesOnAfterOtherPasses) {
   const auto model = tiny_model(tiny_config(), test_device());
   const auto run = [&](const Forward& one, BlockCache& cache) {
     std::vector<std::vector<float>> all;
@@ -186,7 +176,7 @@ TEST_F(RecordedStep, GoesOnAfterOtherPasses) {
   EXPECT_EQ(step.repeated(), 7);
 }
 
-TEST_F(RecordedStep, RefusesWhatAPassRefuses) {
+TEST(RecordedStep, RefusesWhatAPassRefuses) {
   const auto model = tiny_model(tiny_config(), test_device());
   const auto cache = filled(*model, BlockTable({}, 62), {tokens(58)}, DType::f32);
   DecodeStep step(*model, *cache, DType::f32);
@@ -208,7 +198,7 @@ TEST_F(RecordedStep, RefusesWhatAPassRefuses) {
 }
 
 /// The whole way: prompts, steps, choices; and what was done is counted as it is on a processor.
-TEST_F(GenerationOnADevice, GivesTheTokensOfTheProcessor) {
+TEST(GenerationOnADevice, GivesTheTokensOfTheProcessor) {
   const Sequences prompts = {tokens(50), tokens(20, 1), tokens(61, 2)};
   auto how = greedy(20, "static,dtype=bf16");
   how.dtype = DType::f32;

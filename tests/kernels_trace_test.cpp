@@ -36,7 +36,6 @@ void fill_something() {
 }
 
 TEST(Trace, RecordsNothingBeforeItBeginsAndAfterItHasEnded) {
-  Allocator* const before = &allocator(kCpu);
   kernels::Backend* const plain = &backend(kCpu);
   {
     const Phase phase("before");
@@ -51,7 +50,7 @@ TEST(Trace, RecordsNothingBeforeItBeginsAndAfterItHasEnded) {
     EXPECT_EQ(names_of(trace), Names{"fill"});
   }
   EXPECT_EQ(Trace::current(), nullptr);
-  EXPECT_EQ(&allocator(kCpu), before);
+  EXPECT_EQ(MemoryWatch::current(), nullptr);
   EXPECT_EQ(&backend(kCpu), plain);
   fill_something();
   const Trace next;

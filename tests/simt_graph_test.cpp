@@ -211,25 +211,6 @@ TEST_F(Captured, StartsOnceAndEndsOnce) {
 
 // --- recording ---
 
-TEST(CudaRecording, RunsTheStepWhenItIsRecordedAndAtEveryReplay) {
-  Tensor x = on_gpu({1, 2}), sum = on_gpu({0, 0});
-  const Tensor w = Tensor::from(std::vector<float>{1, 2, 3, 4}, {2, 2}, gpu());
-  kernels::Backend& backend = kernels::backend(gpu());
-  ASSERT_TRUE(backend.records());
-  Tensor out;
-  const auto recording = backend.record([&] {
-    backend.add(x, sum, sum);
-    out = Tensor::zeros({1, 2}, DType::f32, gpu());
-    backend.matmul(sum.reshape({1, 2}), kernels::Transpose::no, w, kernels::Transpose::yes,
-                   {out, true});
-  });
-  EXPECT_EQ(out.to_vector<float>(), (std::vector<float>{5, 11}));
-  x.copy_from(Tensor::from(std::vector<float>{10, 20}, {2}));
-  recording->replay();
-  EXPECT_EQ(sum.to_vector<float>(), (std::vector<float>{11, 22}));
-  EXPECT_EQ(out.to_vector<float>(), (std::vector<float>{55, 121}));
-}
-
 /// What a step used is not handed to others while it may be replayed, and is afterwards.
 TEST(CudaRecording, KeepsItsMemory) {
   cuda::CudaAllocator& memory = cuda::gpu_memory();
@@ -281,12 +262,6 @@ TEST(CudaRecording, RefusesTheHost) {
   Tensor sum = on_gpu({0});
   backend.add(x, x, sum);
   EXPECT_EQ(sum.to_vector<float>(), std::vector<float>{2});
-}
-
-TEST(CudaRecording, IsNotForProcessors) {
-  kernels::Backend& backend = kernels::backend(kCpu);
-  EXPECT_FALSE(backend.records());
-  EXPECT_EQ(failure([&] { backend.record([] {}); }), "[record] this device records no steps");
 }
 
 }  // namespace

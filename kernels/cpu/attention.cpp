@@ -33,8 +33,9 @@ class ForwardPass {
         lse_(lse.data<C>()),
         tiles_(round_up(p_.queries * p_.group, Tile::kRows) / Tile::kRows),
         items_(p_.batch * p_.kv_heads * tiles_),
+        blocks_(p_.most_used_blocks()),
         parts_(std::clamp<int64_t>(kWantedItems / std::max<int64_t>(1, items_), 1,
-                                   std::max<int64_t>(1, p_.blocks / kBlocksPerPart))) {
+                                   std::max<int64_t>(1, blocks_ / kBlocksPerPart))) {
     Pieces<C> tile(nullptr), softmax(nullptr);
     ForwardTile<Tile>(tile, p_);
     RunningSoftmax<Tile>(softmax, p_.value_size, scale_);
@@ -44,7 +45,7 @@ class ForwardPass {
 
   void run() {
     const bool parallel =
-        p_.batch * p_.heads * p_.queries * p_.blocks * KVView::kBlock > kSerialScores;
+        p_.batch * p_.heads * p_.queries * blocks_ * KVView::kBlock > kSerialScores;
     if (parts_ == 1) {
       each_item(items_, parallel, [this](int64_t item) HWY_ATTR { whole_item(item); });
       return;
@@ -57,7 +58,7 @@ class ForwardPass {
 
  private:
   // A long context with few rows is cut into parts, so that there is work for every thread. The cut
-  // follows from shapes alone, and so does the result.
+  // follows from shapes and lengths alone, and so does the result.
   static constexpr int64_t kWantedItems = 64, kBlocksPerPart = 4;
 
   struct Item {
@@ -229,7 +230,7 @@ class ForwardPass {
   S* out_;
   C* lse_;
   int64_t tiles_;  // of rows, for each sequence and KV head
-  int64_t items_, parts_;
+  int64_t items_, blocks_, parts_;
   int64_t tile_scratch_ = 0, softmax_scratch_ = 0;
 };
 

@@ -36,15 +36,15 @@ class DecodePass {
         lse_(lse.data<C>()),
         key_columns_(padded<C>(p_.key_size)),
         value_columns_(padded<C>(p_.value_size)),
-        parts_(std::clamp<int64_t>(kWantedParts / std::max<int64_t>(1, p_.batch), 1,
-                                   std::max<int64_t>(1, p_.blocks))) {
+        blocks_(p_.most_used_blocks()),
+        parts_(cut(blocks_)) {
     Pieces<C> pieces(nullptr);
     Partial(pieces, *this);
     partial_size_ = pieces.used();
   }
 
   void run() {
-    const bool parallel = p_.batch * p_.heads * p_.blocks * KVView::kBlock > kSerialScores;
+    const bool parallel = p_.batch * p_.heads * blocks_ * KVView::kBlock > kSerialScores;
     C* memory = scratch<C, ScratchUse::call>(p_.batch * parts_ * partial_size_);
     each_item(p_.batch * parts_, parallel, [this, memory](int64_t i) HWY_ATTR {
       part(i / parts_, i % parts_, partial_at(memory, i));
@@ -53,9 +53,13 @@ class DecodePass {
   }
 
  private:
-  /// A sequence is cut into parts, so that there is work for every thread. The cut follows from
-  /// shapes alone, and so does the result.
+  /// A sequence is cut into parts, so that there is work for every thread. The cut follows from the
+  /// batch and the length alone, and so does the result.
   static constexpr int64_t kWantedParts = 64;
+  int64_t cut(int64_t blocks) const {
+    return std::clamp<int64_t>(kWantedParts / std::max<int64_t>(1, p_.batch), 1,
+                               std::max<int64_t>(1, blocks));
+  }
   /// Of the weights: a block's keys, and those that rounding up may touch.
   static constexpr int64_t kColumns = KVView::kBlock + 16;
 
@@ -110,6 +114,10 @@ class DecodePass {
   }
 
   HWY_NOINLINE void part(int64_t b, int64_t index, const Partial& partial) const {
+    const int64_t blocks = p_.used_blocks(b), parts = cut(blocks);
+    if (index >= parts) {
+      return;
+    }
     std::fill_n(partial.out, p_.heads * value_columns_, C(0));
     for (int64_t h = 0; h < p_.heads; ++h) {
       const bool sink = index == 0 && sink_logits_ != nullptr;
@@ -127,8 +135,8 @@ class DecodePass {
     if (q_sink_ != nullptr) {
       load_query(q_sink_, b, work.q_sink);
     }
-    const int64_t blocks = p_.used_blocks(b), position = p_.position(b, 0);
-    for (int64_t n = blocks * index / parts_; n < blocks * (index + 1) / parts_; ++n) {
+    const int64_t position = p_.position(b, 0);
+    for (int64_t n = blocks * index / parts; n < blocks * (index + 1) / parts; ++n) {
       const KeyRange range = visible_keys(p_, b, n, position, position);
       if (range.size() > 0) {
         score(range, work);
@@ -261,15 +269,16 @@ class DecodePass {
   HWY_NOINLINE void merge(int64_t b, C* memory) const {
     const D d;
     const bool real = p_.rows(b) > 0;
+    const int64_t parts = cut(p_.used_blocks(b));
     for (int64_t h = 0; h < p_.heads; ++h) {
       const Partial total = partial_at(memory, b * parts_);
       C max = total.max[h];
-      for (int64_t part = 1; part < parts_; ++part) {
+      for (int64_t part = 1; part < parts; ++part) {
         max = std::max(max, partial_at(memory, b * parts_ + part).max[h]);
       }
       C* row = total.out + h * value_columns_;
       C sum = 0;
-      for (int64_t part = 0; part < parts_; ++part) {
+      for (int64_t part = 0; part < parts; ++part) {
         const Partial other = partial_at(memory, b * parts_ + part);
         const C factor = hn::GetLane(power_of(d, hn::Set(d, other.max[h] - max)));
         sum += factor * other.sum[h];
@@ -295,7 +304,8 @@ class DecodePass {
   C unit_;  // of the scores, as power_of() takes them
   S* out_;
   C* lse_;
-  int64_t key_columns_, value_columns_, parts_;
+  int64_t key_columns_, value_columns_;
+  int64_t blocks_, parts_;  // of the longest sequence
   int64_t partial_size_ = 0;
 };
 

@@ -54,6 +54,15 @@ struct AttentionSizes {
     return n;
   }
 
+  /// The same of the sequence that has the most. How wide the tables are says nothing of the work.
+  int64_t most_used_blocks() const {
+    int64_t most = 0;
+    for (int64_t b = 0; b < batch; ++b) {
+      most = std::max(most, used_blocks(b));
+    }
+    return most;
+  }
+
   int64_t batch, queries, heads, kv_heads, group, key_size, value_size, blocks;
   const int32_t *slots, *starts, *lengths, *counts;
   AttentionMask mask;

@@ -1,9 +1,15 @@
-// The kernels that are functions of their own, outside the class.
+// What has no file of its own family: recording, and the kernels that are functions outside the
+// class.
 #include "kernels/cpu/cpu_backend.h"
 
+#include "kernels/call_recording.h"
 #include "kernels/cpu/attention.h"
 
 namespace headroom::kernels::cpu {
+
+std::unique_ptr<Recording> CpuBackend::record(const std::function<void()>& step) {
+  return std::make_unique<CallRecording>(kCpu, step);
+}
 
 void CpuBackend::attention(const AttentionInputs& in, Tensor& out, Tensor& lse) {
   cpu::attention(in, out, lse);

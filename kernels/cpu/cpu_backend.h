@@ -8,6 +8,7 @@ namespace headroom::kernels::cpu {
 class CpuBackend final : public Backend {
  public:
   void wait() override {}
+  std::unique_ptr<Recording> record(const std::function<void()>& step) override;
 
   // elementwise.cpp
   void fill(Tensor& x, double value) override;

@@ -1,11 +1,13 @@
-// Products with few rows: each weight is read once, in order, widened in registers, and meets all
-// rows while it is there.
+// Products with few rows: each weight is read once, in order, and meets all rows while it is there:
+// widened in registers, or as it is where the processor multiplies narrow numbers (few_rows_dot.h).
 #include "kernels/cpu/few_rows.h"
 
-#include <hwy/cache_control.h>
+#include <optional>
 
+#include "kernels/cpu/few_rows_dot.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/targets.h"
+#include "kernels/threads.h"
 #include "kernels/types.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -17,11 +19,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::cpu::HWY_NAMESPACE {
 
-/// Rows of weights that are read side by side: as many independent sums as hide the latency of a
-/// multiply-add, and their totals are one vector of four.
-constexpr int64_t kSide = 4;
-/// Rows of x whose sums, with those of kSide rows of weights, fit the registers.
-constexpr int64_t kMostTogether = HWY_TARGET == HWY_AVX3 ? 4 : 2;
 /// Rows of x that stay in the second cache while weights pass by.
 constexpr int64_t kRowsInCache = 32;
 
@@ -58,26 +55,12 @@ HWY_INLINE void totals(D d, const hn::Vec<D> (&sum)[kSide], float* out) {
 }
 #endif
 
-/// Asks for the lines of a stretch of `bytes` bytes at `from + at`, `at` growing by `bytes` from 0.
-template <int64_t kBytes>
-HWY_INLINE void prefetch_stretch(const char* from, int64_t at) {
-  constexpr int64_t kLine = 64;
-  if constexpr (kBytes >= kLine) {
-    for (int64_t line = 0; line < kBytes; line += kLine) {
-      hwy::Prefetch(from + at + line);
-    }
-  } else if (at % kLine == 0) {
-    hwy::Prefetch(from + at);
-  }
-}
-
-/// out[m][r] = x[m] . w[r] for M rows of x, k apart, and kSide rows of weights. Meanwhile memory is
-/// asked for what lies at `ahead`: rows are too short for the processor to foresee the next ones.
+/// out[m][r] = x[m] . w[r] for M rows of x, k apart, and kSide rows of weights.
 template <int64_t M, class W>
 HWY_INLINE void dot_products(const float* HWY_RESTRICT x, const W* const (&w)[kSide], int64_t k,
-                             const W* ahead, float (&out)[M][kSide]) {
+                             float (&out)[M][kSide]) {
   const hn::ScalableTag<float> d;
-  constexpr int64_t kLanes = hn::MaxLanes(hn::ScalableTag<float>());
+  constexpr int64_t kBytes = hn::MaxLanes(hn::ScalableTag<float>()) * sizeof(W);
   hn::Vec<decltype(d)> sum[M][kSide];
   for (auto& row : sum) {
     for (auto& s : row) {
@@ -85,8 +68,8 @@ HWY_INLINE void dot_products(const float* HWY_RESTRICT x, const W* const (&w)[kS
     }
   }
   each_vector(d, 0, k, [&](At at) HWY_ATTR {
-    prefetch_stretch<kSide * kLanes* static_cast<int64_t>(sizeof(W))>(
-        reinterpret_cast<const char*>(ahead), at.i * kSide * static_cast<int64_t>(sizeof(W)));
+    ask_ahead(w[0], k * static_cast<int64_t>(sizeof(W)), at.i * static_cast<int64_t>(sizeof(W)),
+              kBytes);
     hn::Vec<decltype(d)> xs[M];
     for (int64_t m = 0; m < M; ++m) {
       xs[m] = load(d, x + m * k, at);
@@ -103,26 +86,73 @@ HWY_INLINE void dot_products(const float* HWY_RESTRICT x, const W* const (&w)[kS
   }
 }
 
+// Rows of activations and of weights in a form that is multiplied: kMost rows of activations at
+// once, whose sums, with those of kSide rows of weights, fit the registers.
+
+/// Weights of any type, widened.
+template <class W>
+struct Widened {
+  using Weight = W;
+  static constexpr int64_t kMost = HWY_TARGET == HWY_AVX3 ? 4 : 2;
+  const float* x;
+  const W* w;
+
+  template <int64_t M>
+  HWY_INLINE void multiply(int64_t first, const W* const (&side)[kSide], int64_t k,
+                           float (&out)[M][kSide]) const {
+    dot_products<M>(x + first * k, side, k, out);
+  }
+};
+
+/// Where the processor's own dot products may be used: they belong to AVX-512.
+constexpr bool kDots = HWY_TARGET == HWY_AVX3;
+
+struct Pairs {
+  using Weight = bf16;
+  static constexpr int64_t kMost = kMostPairRows;
+  const bf16* x;
+  const bf16* w;
+
+  template <int64_t M>
+  void multiply(int64_t first, const bf16* const (&side)[kSide], int64_t k,
+                float (&out)[M][kSide]) const {
+    pair_products<M>(x + first * k, side, k, out);
+  }
+};
+
+struct Bytes {
+  using Weight = int8_t;
+  static constexpr int64_t kMost = kMostByteRows;
+  const ByteRows& x;
+  const int8_t* w;
+
+  template <int64_t M>
+  void multiply(int64_t first, const int8_t* const (&side)[kSide], int64_t k,
+                float (&out)[M][kSide]) const {
+    byte_products<M>(x, first, side, k, out);
+  }
+};
+
 /// One matrix, its scales, what is added to its products and where they go.
-template <class W, class T>
+template <class F, class T>
 struct Product {
-  const float* x;  // (m, k)
-  int64_t m, k, n;
-  const W* w;           // (n, k)
+  F factors;
+  int64_t k, n;
   const float* scales;  // (n) or absent
   const T* bias;        // (n) or absent
   T* y;                 // (m, n)
 };
 
 /// Rows [j, j + rows) of the weights with rows [first, first + M) of x.
-template <int64_t M, class W, class T>
-HWY_INLINE void multiply(const Product<W, T>& p, int64_t first, int64_t j, int64_t rows) {
-  const W* side[kSide];
+template <int64_t M, class F, class T>
+HWY_INLINE void multiply(const Product<F, T>& p, int64_t first, int64_t j, int64_t rows) {
+  const auto* const w = p.factors.w;
+  const typename F::Weight* side[kSide];
   for (int64_t r = 0; r < kSide; ++r) {
-    side[r] = p.w + (j + std::min(r, rows - 1)) * p.k;  // beyond the end: the last one again
+    side[r] = w + (j + std::min(r, rows - 1)) * p.k;  // beyond the end: the last one again
   }
   float sums[M][kSide];
-  dot_products<M>(p.x + first * p.k, side, p.k, p.w + (j + kSide) * p.k, sums);
+  p.factors.template multiply<M>(first, side, p.k, sums);
   for (int64_t m = 0; m < M; ++m) {
     for (int64_t r = 0; r < rows; ++r) {
       const float sum = p.scales == nullptr ? sums[m][r] : sums[m][r] * p.scales[j + r];
@@ -132,8 +162,8 @@ HWY_INLINE void multiply(const Product<W, T>& p, int64_t first, int64_t j, int64
   }
 }
 
-template <int64_t M, class W, class T>
-HWY_INLINE void multiply_up_to(int64_t count, const Product<W, T>& p, int64_t first, int64_t j,
+template <int64_t M, class F, class T>
+HWY_INLINE void multiply_up_to(int64_t count, const Product<F, T>& p, int64_t first, int64_t j,
                                int64_t rows) {
   if (count == M) {
     multiply<M>(p, first, j, rows);
@@ -142,44 +172,94 @@ HWY_INLINE void multiply_up_to(int64_t count, const Product<W, T>& p, int64_t fi
   }
 }
 
-/// Rows [begin, end) of the weights with all rows of x.
-template <class W, class T>
-HWY_NOINLINE void multiply_rows(const Product<W, T>& p, int64_t begin, int64_t end) {
-  constexpr int64_t kMostParts = (kRowsInCache + kMostTogether - 1) / kMostTogether;
-  const int64_t parts = (p.m + kMostTogether - 1) / kMostTogether;
+/// Rows [begin, end) of the weights with rows [from, from + m) of x.
+template <class F, class T>
+HWY_NOINLINE void multiply_rows(const Product<F, T>& p, int64_t from, int64_t m, int64_t begin,
+                                int64_t end) {
+  constexpr int64_t kMostParts = (kRowsInCache + F::kMost - 1) / F::kMost;
+  const int64_t parts = (m + F::kMost - 1) / F::kMost;
   int64_t first[kMostParts + 1];
   for (int64_t part = 0; part <= parts; ++part) {
-    first[part] = p.m * part / parts;
+    first[part] = from + m * part / parts;
   }
   for (int64_t j = begin; j < end; j += kSide) {
     for (int64_t part = 0; part < parts; ++part) {
-      multiply_up_to<kMostTogether>(first[part + 1] - first[part], p, first[part], j,
-                                    std::min(kSide, end - j));
+      multiply_up_to<F::kMost>(first[part + 1] - first[part], p, first[part], j,
+                               std::min(kSide, end - j));
     }
   }
 }
 
-template <class T>
-void multiply_range(const Tensor& x, const Weights& w, Tensor& y, int64_t begin, int64_t end) {
-  const int64_t n = w.values.dim(0), k = w.values.dim(1);
-  const T* bias = w.bias.defined() ? w.bias.data<T>() : nullptr;
-  const auto run = [&]<class W>(const W* values, const float* scales) {
-    for (int64_t row = 0; row < x.dim(0); row += kRowsInCache) {
-      const int64_t rows = std::min(kRowsInCache, x.dim(0) - row);
-      multiply_rows(Product<W, T>{x.data<float>() + row * k, rows, k, n, values, scales, bias,
-                                  y.data<T>() + row * n},
-                    begin, end);
+/// The rows of x in the forms that the weights ask for.
+class Rows {
+ public:
+  Rows(const Tensor& x, std::span<const Weights> w) : x_(x) {
+    for (const Weights& each : w) {
+      if (takes_bytes(each)) {
+        if constexpr (kDots) {
+          bytes_ = bytes_.has_value() ? bytes_ : ByteRows(x);
+        }
+      } else if (!takes_pairs(each) && !wide_.defined()) {
+        wide_ = x.dtype() == DType::f32 ? x : widened(x);
+      }
     }
-  };
-  switch (w.values.dtype()) {
-    case DType::f32:
-      return run(w.values.data<float>(), nullptr);
-    case DType::bf16:
-      return run(w.values.data<bf16>(), nullptr);
-    default:
-      return run(w.values.data<int8_t>(), w.scales.data<float>());
   }
-}
+
+  /// y = x w^T for rows [begin, end) of the weights.
+  template <class T>
+  void multiply(const Weights& w, Tensor& y, int64_t begin, int64_t end) const {
+    if constexpr (kDots) {
+      if (takes_bytes(w)) {
+        return run<T>(Bytes{*bytes_, w.values.data<int8_t>()}, w, y, begin, end);
+      }
+      if (takes_pairs(w)) {
+        return run<T>(Pairs{x_.data<bf16>(), w.values.data<bf16>()}, w, y, begin, end);
+      }
+    }
+    const float* x = wide_.data<float>();
+    switch (w.values.dtype()) {
+      case DType::f32:
+        return run<T>(Widened<float>{x, w.values.data<float>()}, w, y, begin, end);
+      case DType::bf16:
+        return run<T>(Widened<bf16>{x, w.values.data<bf16>()}, w, y, begin, end);
+      default:
+        return run<T>(Widened<int8_t>{x, w.values.data<int8_t>()}, w, y, begin, end);
+    }
+  }
+
+ private:
+  bool takes_bytes([[maybe_unused]] const Weights& w) const {
+    if constexpr (kDots) {
+      return w.values.dtype() == DType::i8 && ByteRows::fit(x_.dim(1));
+    }
+    return false;
+  }
+  bool takes_pairs(const Weights& w) const {
+    return kDots && w.values.dtype() == DType::bf16 && x_.dtype() == DType::bf16 &&
+           has_native_bf16();
+  }
+  static Tensor widened(const Tensor& x) {
+    Tensor wide = Tensor::empty(x.shape(), DType::f32);
+    backend(kCpu).cast(x, wide);
+    return wide;
+  }
+
+  template <class T, class F>
+  void run(const F& factors, const Weights& w, Tensor& y, int64_t begin, int64_t end) const {
+    const Product<F, T> product{factors,
+                                w.values.dim(1),
+                                w.values.dim(0),
+                                w.scales.defined() ? w.scales.data<float>() : nullptr,
+                                w.bias.defined() ? w.bias.data<T>() : nullptr,
+                                y.data<T>()};
+    for (int64_t row = 0; row < x_.dim(0); row += kRowsInCache) {
+      multiply_rows(product, row, std::min(kRowsInCache, x_.dim(0) - row), begin, end);
+    }
+  }
+
+  Tensor x_, wide_;
+  std::optional<ByteRows> bytes_;
+};
 
 void FewRows(const Tensor& x, std::span<const Weights> w, std::span<Tensor> y) {
   int64_t total = 0;
@@ -187,6 +267,7 @@ void FewRows(const Tensor& x, std::span<const Weights> w, std::span<Tensor> y) {
     total += each.values.dim(0);
   }
   const int64_t k = x.dim(1);
+  const Rows rows(x, w);
   // Threads take stretches of the matrices as if those lay one after another.
   const int64_t grain = total * k < kElementGrain ? std::max<int64_t>(1, total) : kSide;
   parallel_ranges(total, grain, [&](int64_t begin, int64_t end) {
@@ -196,9 +277,9 @@ void FewRows(const Tensor& x, std::span<const Weights> w, std::span<Tensor> y) {
       const int64_t from = std::clamp<int64_t>(begin - before, 0, n);
       const int64_t to = std::clamp<int64_t>(end - before, 0, n);
       if (y[i].dtype() == DType::f32) {
-        multiply_range<float>(x, w[i], y[i], from, to);
+        rows.multiply<float>(w[i], y[i], from, to);
       } else {
-        multiply_range<bf16>(x, w[i], y[i], from, to);
+        rows.multiply<bf16>(w[i], y[i], from, to);
       }
       before += n;
     }
@@ -214,12 +295,7 @@ namespace headroom::kernels::cpu {
 HWY_EXPORT(FewRows);
 
 void few_rows(const Tensor& x, std::span<const Weights> w, std::span<Tensor> y) {
-  Tensor wide = x;
-  if (x.dtype() == DType::bf16) {
-    wide = Tensor::empty(x.shape(), DType::f32);
-    backend(kCpu).cast(x, wide);
-  }
-  HWY_DYNAMIC_DISPATCH(FewRows)(wide, w, y);
+  HWY_DYNAMIC_DISPATCH(FewRows)(x, w, y);
 }
 
 }  // namespace headroom::kernels::cpu

@@ -92,7 +92,6 @@ class CudaBackend final : public Backend {
   void set_arithmetic(const Arithmetic& arithmetic) override { arithmetic_ = arithmetic; }
 
   // recording.cpp
-  bool records() const override { return true; }
   std::unique_ptr<Recording> record(const std::function<void()>& step) override;
 
  private:

@@ -1,78 +1,70 @@
-// A backend whose every kernel is recorded by this thread's Trace, if it has one.
+// A backend whose every kernel is seen by what watches this thread: its Trace, if it has one, and a
+// recording under way.
 #pragma once
 
 #include <algorithm>
 
 #include "kernels/backend.h"
+#include "kernels/call_recording.h"
 #include "kernels/trace.h"
 
 namespace headroom::kernels {
 
-class TracedBackend final : public Backend {
+class WatchedBackend final : public Backend {
  public:
-  explicit TracedBackend(Backend& inner) : inner_(inner) {}
+  WatchedBackend(Backend& inner, Device device) : inner_(inner), device_(device) {}
 
   void wait() override { inner_.wait(); }
+  /// As calls, whatever the device: of a graph that a GPU repeats no kernel could be timed.
+  std::unique_ptr<Recording> record(const std::function<void()>& step) override {
+    return std::make_unique<CallRecording>(device_, step);
+  }
   void set_arithmetic(const Arithmetic& arithmetic) override { inner_.set_arithmetic(arithmetic); }
 
   void fill(Tensor& x, double value) override {
-    const Waited kernel(inner_, "fill", shape_of(x));
-    inner_.fill(x, value);
+    run(&Backend::fill, "fill", shape_of(x), x, value);
   }
-  void cast(const Tensor& x, Tensor& y) override {
-    const Waited kernel(inner_, "cast", shape_of(y));
-    inner_.cast(x, y);
-  }
+  void cast(const Tensor& x, Tensor& y) override { run(&Backend::cast, "cast", shape_of(y), x, y); }
   void scale(const Tensor& x, double a, const Into& y) override {
-    const Waited kernel(inner_, "scale", shape_of(x, added(y)));
-    inner_.scale(x, a, y);
+    run(&Backend::scale, "scale", shape_of(x, added(y)), x, a, y);
   }
   void add(const Tensor& a, const Tensor& b, Tensor& y) override {
-    const Waited kernel(inner_, "add", shape_of(y));
-    inner_.add(a, b, y);
+    run(&Backend::add, "add", shape_of(y), a, b, y);
   }
   void softcap(const Tensor& x, double cap, Tensor& y) override {
-    const Waited kernel(inner_, "softcap", shape_of(x));
-    inner_.softcap(x, cap, y);
+    run(&Backend::softcap, "softcap", shape_of(x), x, cap, y);
   }
   void softcap_backward(const Tensor& y, double cap, const Tensor& dy, const Into& dx) override {
-    const Waited kernel(inner_, "softcap_backward", shape_of(y, added(dx)));
-    inner_.softcap_backward(y, cap, dy, dx);
+    run(&Backend::softcap_backward, "softcap_backward", shape_of(y, added(dx)), y, cap, dy, dx);
   }
   void activation(Activation kind, const Tensor& x, Tensor& y) override {
-    const Waited kernel(inner_, "activation", shape_of(x));
-    inner_.activation(kind, x, y);
+    run(&Backend::activation, "activation", shape_of(x), kind, x, y);
   }
   void activation_backward(Activation kind, const Tensor& x, const Tensor& dy,
                            const Into& dx) override {
-    const Waited kernel(inner_, "activation_backward", shape_of(x, added(dx)));
-    inner_.activation_backward(kind, x, dy, dx);
+    run(&Backend::activation_backward, "activation_backward", shape_of(x, added(dx)), kind, x, dy,
+        dx);
   }
   void swiglu(const Tensor& gate, const Tensor& up, Tensor& y) override {
-    const Waited kernel(inner_, "swiglu", shape_of(y));
-    inner_.swiglu(gate, up, y);
+    run(&Backend::swiglu, "swiglu", shape_of(y), gate, up, y);
   }
   void swiglu_backward(const Tensor& gate, const Tensor& up, const Tensor& dy, const Into& dgate,
                        const Into& dup) override {
-    const Waited kernel(inner_, "swiglu_backward", shape_of(dy));
-    inner_.swiglu_backward(gate, up, dy, dgate, dup);
+    run(&Backend::swiglu_backward, "swiglu_backward", shape_of(dy), gate, up, dy, dgate, dup);
   }
   void dropout(const Tensor& x, double p, const RandomStream& stream, int64_t first,
                const Into& y) override {
-    const Waited kernel(inner_, "dropout", shape_of(x, added(y)));
-    inner_.dropout(x, p, stream, first, y);
+    run(&Backend::dropout, "dropout", shape_of(x, added(y)), x, p, stream, first, y);
   }
 
   void copy_columns(const Tensor& x, int64_t x_column, const Into& y, int64_t y_column,
                     int64_t width) override {
-    const Waited kernel(
-        inner_, "copy_columns",
-        {.sizes = {x.dim(0), width}, .count = 2, .dtype = x.dtype(), .note = added(y)});
-    inner_.copy_columns(x, x_column, y, y_column, width);
+    run(&Backend::copy_columns, "copy_columns",
+        {.sizes = {x.dim(0), width}, .count = 2, .dtype = x.dtype(), .note = added(y)}, x, x_column,
+        y, y_column, width);
   }
   void swap_axes(const Tensor& x, const Into& y) override {
-    const Waited kernel(inner_, "swap_axes", shape_of(x, added(y)));
-    inner_.swap_axes(x, y);
+    run(&Backend::swap_axes, "swap_axes", shape_of(x, added(y)), x, y);
   }
 
   void matmul(const Tensor& a, Transpose ta, const Tensor& b, Transpose tb,
@@ -89,136 +81,116 @@ class TracedBackend final : public Backend {
       operands.sizes = {out.tensor.dim(0), m, n, k};
       operands.count = 4;
     }
-    const Waited kernel(inner_, "matmul", operands);
-    inner_.matmul(a, ta, b, tb, out);
+    run(&Backend::matmul, "matmul", operands, a, ta, b, tb, out);
   }
   void linear(const Tensor& x, std::span<const Weights> w, std::span<Tensor> y) override {
     int64_t outputs = 0;
     for (const Weights& each : w) {
       outputs += each.values.dim(0);
     }
-    const Waited kernel(inner_, "linear",
-                        {.sizes = {x.dim(0), outputs, x.dim(1)},
-                         .count = 3,
-                         .dtype = w.empty() ? x.dtype() : w[0].values.dtype()});
-    inner_.linear(x, w, y);
+    run(&Backend::linear, "linear",
+        {.sizes = {x.dim(0), outputs, x.dim(1)},
+         .count = 3,
+         .dtype = w.empty() ? x.dtype() : w[0].values.dtype()},
+        x, w, y);
   }
   void quantize_rows(const Tensor& x, Weights& q) override {
-    const Waited kernel(inner_, "quantize_rows", shape_of(x));
-    inner_.quantize_rows(x, q);
+    run(&Backend::quantize_rows, "quantize_rows", shape_of(x), x, q);
   }
   void sum_rows(const Tensor& x, const Into& out) override {
-    const Waited kernel(inner_, "sum_rows", shape_of(x, added(out)));
-    inner_.sum_rows(x, out);
+    run(&Backend::sum_rows, "sum_rows", shape_of(x, added(out)), x, out);
   }
 
   void embedding(const Tensor& ids, const Tensor& w, Tensor& y) override {
-    const Waited kernel(inner_, "embedding", shape_of(y));
-    inner_.embedding(ids, w, y);
+    run(&Backend::embedding, "embedding", shape_of(y), ids, w, y);
   }
   void embedding_backward(const Tensor& ids, const Tensor& dy, const Into& dw) override {
-    const Waited kernel(inner_, "embedding_backward", shape_of(dy, added(dw)));
-    inner_.embedding_backward(ids, dy, dw);
+    run(&Backend::embedding_backward, "embedding_backward", shape_of(dy, added(dw)), ids, dy, dw);
   }
 
   void norm(NormKind kind, const Tensor& x, const Tensor& residual, const Tensor& w,
             const Tensor& b, double eps, Tensor& sum, Tensor& y, Tensor& stats) override {
-    const Waited kernel(inner_, "norm", shape_of(x));
-    inner_.norm(kind, x, residual, w, b, eps, sum, y, stats);
+    run(&Backend::norm, "norm", shape_of(x), kind, x, residual, w, b, eps, sum, y, stats);
   }
   void norm_backward(NormKind kind, const Tensor& sum, const Tensor& w, const Tensor& stats,
                      const Tensor& dy, const Tensor& dsum, const Into& dx, const Into& dw,
                      const Into& db) override {
-    const Waited kernel(inner_, "norm_backward", shape_of(sum, added(dx)));
-    inner_.norm_backward(kind, sum, w, stats, dy, dsum, dx, dw, db);
+    run(&Backend::norm_backward, "norm_backward", shape_of(sum, added(dx)), kind, sum, w, stats, dy,
+        dsum, dx, dw, db);
   }
 
   void rope_table(const Tensor& positions, double base, Tensor& table) override {
-    const Waited kernel(inner_, "rope_table", shape_of(table));
-    inner_.rope_table(positions, base, table);
+    run(&Backend::rope_table, "rope_table", shape_of(table), positions, base, table);
   }
   void rope(const Tensor& x, const Tensor& table, RopeStyle style, Direction direction,
             const Into& y) override {
-    const Waited kernel(inner_, "rope", shape_of(x, added(y)));
-    inner_.rope(x, table, style, direction, y);
+    run(&Backend::rope, "rope", shape_of(x, added(y)), x, table, style, direction, y);
   }
 
   void attention(const AttentionInputs& in, Tensor& out, Tensor& lse) override {
-    const Waited kernel(inner_, "attention", sizes_of(in));
-    inner_.attention(in, out, lse);
+    run(&Backend::attention, "attention", sizes_of(in), in, out, lse);
   }
   void attention_backward(const AttentionInputs& in, const Tensor& out, const Tensor& lse,
                           const Tensor& dout, const Into& dq, const Into& dk, const Into& dv,
                           const Into& dsink) override {
-    const Waited kernel(inner_, "attention_backward", sizes_of(in));
-    inner_.attention_backward(in, out, lse, dout, dq, dk, dv, dsink);
+    run(&Backend::attention_backward, "attention_backward", sizes_of(in), in, out, lse, dout, dq,
+        dk, dv, dsink);
   }
 
   void store_kv(const Tensor& x, const Tensor& slots, Tensor& to, const KVCode& code) override {
-    const Waited kernel(inner_, "store_kv", shape_of(x));
-    inner_.store_kv(x, slots, to, code);
+    run(&Backend::store_kv, "store_kv", shape_of(x), x, slots, to, code);
   }
   void hadamard(const Tensor& x, Tensor& y) override {
-    const Waited kernel(inner_, "hadamard", shape_of(x));
-    inner_.hadamard(x, y);
+    run(&Backend::hadamard, "hadamard", shape_of(x), x, y);
   }
 
   void cross_entropy(const Tensor& logits, const Tensor& targets, double scale, Tensor& losses,
                      Tensor& dlogits) override {
-    const Waited kernel(inner_, "cross_entropy", shape_of(logits));
-    inner_.cross_entropy(logits, targets, scale, losses, dlogits);
+    run(&Backend::cross_entropy, "cross_entropy", shape_of(logits), logits, targets, scale, losses,
+        dlogits);
   }
 
   void sum(const Tensor& x, double factor, Tensor& total) override {
-    const Waited kernel(inner_, "sum", shape_of(x));
-    inner_.sum(x, factor, total);
+    run(&Backend::sum, "sum", shape_of(x), x, factor, total);
   }
 
   Largest largest(const Tensor& x) override {
-    const Waited kernel(inner_, "largest", shape_of(x));
-    return inner_.largest(x);
+    return answer(&Backend::largest, "largest", shape_of(x), x);
   }
   void exp_weights(const Tensor& x, double shift, double divisor, Tensor& y) override {
-    const Waited kernel(inner_, "exp_weights", shape_of(x));
-    inner_.exp_weights(x, shift, divisor, y);
+    run(&Backend::exp_weights, "exp_weights", shape_of(x), x, shift, divisor, y);
   }
   void keep_likeliest(const Tensor& x, const Narrowing& by, Tensor& w) override {
-    const Waited kernel(inner_, "keep_likeliest", shape_of(x));
-    inner_.keep_likeliest(x, by, w);
+    run(&Backend::keep_likeliest, "keep_likeliest", shape_of(x), x, by, w);
   }
   int32_t draw(const Tensor& w, double share) override {
-    const Waited kernel(inner_, "draw", shape_of(w));
-    return inner_.draw(w, share);
+    return answer(&Backend::draw, "draw", shape_of(w), w, share);
   }
 
   void sum_of_squares(std::span<const Tensor> tensors, Tensor& sum) override {
-    const Waited kernel(inner_, "sum_of_squares",
-                        elements_of(tensors, [](const Tensor& x) { return x; }));
-    inner_.sum_of_squares(tensors, sum);
+    run(&Backend::sum_of_squares, "sum_of_squares",
+        elements_of(tensors, [](const Tensor& x) { return x; }), tensors, sum);
   }
   void clip_scale(const Tensor& sum_of_squares, double count, double max_norm,
                   Tensor& scale) override {
-    const Waited kernel(inner_, "clip_scale");
-    inner_.clip_scale(sum_of_squares, count, max_norm, scale);
+    run(&Backend::clip_scale, "clip_scale", {}, sum_of_squares, count, max_norm, scale);
   }
   void adamw(std::span<const AdamWTensors> tensors, const AdamWStep& step) override {
-    const Waited kernel(inner_, "adamw",
-                        elements_of(tensors, [](const auto& each) { return each.param; }));
-    inner_.adamw(tensors, step);
+    run(&Backend::adamw, "adamw", elements_of(tensors, [](const auto& each) { return each.param; }),
+        tensors, step);
   }
   void muon_directions(std::span<const MuonTensors> matrices, double mu, const Tensor& grad_scale,
                        Tensor& directions) override {
-    const Waited kernel(inner_, "muon_directions", shape_of(directions));
-    inner_.muon_directions(matrices, mu, grad_scale, directions);
+    run(&Backend::muon_directions, "muon_directions", shape_of(directions), matrices, mu,
+        grad_scale, directions);
   }
   void unit_matrices(const Tensor& x, double eps, Tensor& y) override {
-    const Waited kernel(inner_, "unit_matrices", shape_of(x));
-    inner_.unit_matrices(x, eps, y);
+    run(&Backend::unit_matrices, "unit_matrices", shape_of(x), x, eps, y);
   }
   void muon_update(std::span<const MuonTensors> matrices, const Tensor& directions, double keep,
                    double rate, const Tensor& grad_scale) override {
-    const Waited kernel(inner_, "muon_update", shape_of(directions));
-    inner_.muon_update(matrices, directions, keep, rate, grad_scale);
+    run(&Backend::muon_update, "muon_update", shape_of(directions), matrices, directions, keep,
+        rate, grad_scale);
   }
 
  private:
@@ -248,20 +220,39 @@ class TracedBackend final : public Backend {
   }
 
   /// A kernel is over when the device is done with it.
-  class Waited {
+  class Timed {
    public:
-    Waited(Backend& device, const char* name, const Operands& operands = {})
+    Timed(Backend& device, const char* name, const Operands& operands)
         : kernel_(name, operands), device_(device) {}
-    Waited(const Waited&) = delete;
-    Waited& operator=(const Waited&) = delete;
-    ~Waited() { device_.wait(); }  // NOLINT(bugprone-exception-escape)
+    Timed(const Timed&) = delete;
+    Timed& operator=(const Timed&) = delete;
+    ~Timed() { device_.wait(); }  // NOLINT(bugprone-exception-escape)
 
    private:
     Kernel kernel_;
     Backend& device_;
   };
 
+  template <class... P, class... A>
+  void run(void (Backend::*kernel)(P...), const char* name, const Operands& operands, A&&... args) {
+    if (CallRecording* recording = CallRecording::current(); recording != nullptr) {
+      recording->keep(kernel, args...);
+    }
+    const CallRecording::InsideKernel inside;
+    const Timed timed(inner_, name, operands);
+    (inner_.*kernel)(std::forward<A>(args)...);
+  }
+  /// A kernel that tells the host a number, which a replay could not.
+  template <class R, class... P, class... A>
+  R answer(R (Backend::*kernel)(P...), const char* name, const Operands& operands, A&&... args) {
+    check(CallRecording::current() == nullptr,
+          "[record] a step that is recorded can't ask for {}: a replay would not", name);
+    const Timed timed(inner_, name, operands);
+    return (inner_.*kernel)(std::forward<A>(args)...);
+  }
+
   Backend& inner_;
+  Device device_;
 };
 
 }  // namespace headroom::kernels
