@@ -45,8 +45,8 @@ class DecodePass {
 
   void run() {
     // A score takes 6 ns where the keys are in a cache, 20 where they are not.
-    constexpr int64_t kSerialScores = 1536;
-    const bool parallel = p_.batch * p_.heads * blocks_ * KVView::kBlock > kSerialScores;
+    constexpr int64_t kFewScores = 1536;
+    const bool parallel = p_.batch * p_.heads * blocks_ * KVView::kBlock > kFewScores;
     C* memory = scratch<C, ScratchUse::call>(p_.batch * parts_ * partial_size_);
     each_item(p_.batch * parts_, parallel, [this, memory](int64_t i) HWY_ATTR {
       part(i / parts_, i % parts_, partial_at(memory, i));

@@ -33,7 +33,7 @@ bool ByteRows::fit(int64_t width) {
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,fma")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma")
 namespace headroom::kernels::cpu {
 
 namespace {
@@ -178,6 +178,11 @@ template void byte_products<1>(const ByteRows&, int64_t, const int8_t* const (&)
                                float (&)[1][kSide]);
 template void byte_products<2>(const ByteRows&, int64_t, const int8_t* const (&)[kSide], int64_t,
                                float (&)[2][kSide]);
+
+}  // namespace headroom::kernels::cpu
+HWY_POP_ATTRIBUTES
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma,avx512bf16")
+namespace headroom::kernels::cpu {
 
 // One row of weights after another, in the order of memory: the processor then asks for what comes
 // next by itself, and brings it sooner than to rows side by side.
