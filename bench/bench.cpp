@@ -30,14 +30,18 @@ double median(const std::function<double()>& measure) {
   return values[kCount / 2];
 }
 
-/// What the work of a case is at most, in 10^9 FLOP or bytes per second. The FMA peak moves with
-/// the clock, so each case measures it anew; for memory that would take longer than the cases.
+/// What the work of a case is at most, in 10^9 FLOP or bytes per second: of arithmetic the FMA
+/// peak, or that of matrix units where the processor has them. Those move with the clock, so each
+/// case measures them anew; for memory that would take longer than the cases.
 double ceiling(const Work& work) {
   if (work.flop == 0) {
     static const double bandwidth = median<5>(kernels::read_bandwidth_gb_s);
     return bandwidth;
   }
-  return median<3>([&] { return kernels::fma_peak_gflops(work.operands); });
+  return median<3>([&] {
+    return std::max(kernels::fma_peak_gflops(work.operands),
+                    kernels::amx_peak_gflops(work.operands));
+  });
 }
 
 void time(benchmark::State& state, const std::function<Work()>& make) {

@@ -21,7 +21,7 @@ struct Work {
   /// Bytes of memory touched, which stand beside the read bandwidth. Each counts once, written or
   /// read or both: a line that is written is read first, and written back beside other reads.
   double bytes = 0;
-  /// Where it isn't 0 it stands beside the FMA peak of `operands` instead.
+  /// Where it isn't 0 it stands beside the peak of arithmetic on `operands` instead.
   double flop = 0;
   DType operands = DType::f32;
 };

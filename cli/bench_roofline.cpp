@@ -47,6 +47,7 @@ nlohmann::ordered_json to_json(const Roofline& r, DType precision) {
   }
   return {{"read_bandwidth_gb_s", r.read_bandwidth_gb_s},
           {"peak_gflops", {{"fp32", r.peak_fp32_gflops}, {"bf16", r.peak_bf16_gflops}}},
+          {"amx_peak_gflops", r.amx_peak_gflops},
           {"prefill",
            {{"precision", precision_name(precision)},
             {"tokens", r.prefill.tokens},
@@ -58,13 +59,31 @@ nlohmann::ordered_json to_json(const Roofline& r, DType precision) {
           {"batches", batches}};
 }
 
+/// Products of bf16 may use matrix units, whose ceiling is the higher one.
+std::string prefill_share(const Roofline& r, DType precision) {
+  if (precision != DType::bf16 || r.amx_peak_gflops == 0) {
+    return fmt::format("{:.1f} %", 100 * r.prefill.fraction_of_peak);
+  }
+  return fmt::format("{:.1f} % (AMX), {:.1f} % (FMA)", 100 * r.prefill.gflops / r.amx_peak_gflops,
+                     100 * r.prefill.fraction_of_peak);
+}
+
+/// The line of what this machine can do.
+std::string ceilings(const Roofline& r, Device device) {
+  const bool cpu = device == kCpu;
+  return fmt::format(
+      "{} bandwidth {:.1f} GB/s, {} {:.1f} GFLOP/s in fp32 and {:.1f} in bf16{}",
+      cpu ? "read" : "copy", r.read_bandwidth_gb_s, cpu ? "FMA peak" : "best matrix product",
+      r.peak_fp32_gflops, r.peak_bf16_gflops,
+      r.amx_peak_gflops > 0 ? fmt::format(", AMX peak {:.1f} in bf16", r.amx_peak_gflops) : "");
+}
+
 std::string points(const Roofline& r, const BenchRooflineOptions& options, DType precision) {
   std::vector<Row> rows = {{"", "tokens/s", "GFLOP/s", "GB/s", "FLOP/byte", "of its ceiling"}};
   rows.push_back({fmt::format("prefill of {} in {}", r.prefill.tokens, precision_name(precision)),
                   fmt::format("{:.0f}", r.prefill.tokens_per_s),
                   fmt::format("{:.1f}", r.prefill.gflops), "",
-                  fmt::format("{:.0f}", r.prefill.flop_per_byte),
-                  fmt::format("{:.1f} %", 100 * r.prefill.fraction_of_peak)});
+                  fmt::format("{:.0f}", r.prefill.flop_per_byte), prefill_share(r, precision)});
   for (const experiments::DecodePoint& each : r.decode) {
     const double gb = static_cast<double>(each.bytes_per_token) * each.tokens_per_s / 1e9;
     rows.push_back({fmt::format("decode at {}, weights in {}", options.context, each.weights),
@@ -146,12 +165,8 @@ int run_bench_roofline(const BenchRooflineOptions& options, const Common& common
     return 0;
   }
   print(fmt::format(
-      "{} on {}\n"
-      "  {} bandwidth {:.1f} GB/s, {} {:.1f} GFLOP/s in fp32 and {:.1f} in bf16\n\n{}{}",
-      bench_heading(argument.name, config.model, vocabulary), bench_device(device),
-      device == kCpu ? "read" : "copy", result.read_bandwidth_gb_s,
-      device == kCpu ? "FMA peak" : "best matrix product", result.peak_fp32_gflops,
-      result.peak_bf16_gflops, points(result, options, precision.dtype),
+      "{} on {}\n  {}\n\n{}{}", bench_heading(argument.name, config.model, vocabulary),
+      bench_device(device), ceilings(result, device), points(result, options, precision.dtype),
       result.batches.empty() ? "" : batch_table(result, points_wanted.batch_context)));
   return 0;
 }

@@ -42,6 +42,7 @@ nlohmann::ordered_json to_json(const TrainBench& b, const char* precision, Devic
           {"gflops", b.gflops},
           {"peak_gflops", b.peak_gflops},
           {"gemm_gflops", b.gemm_gflops},
+          {"amx_peak_gflops", b.amx_peak_gflops},
           {"fraction_of_peak", b.fraction_of_peak},
           {"step_ms", b.step_ms},
           {"forward_ms", b.parts.forward},
@@ -71,9 +72,16 @@ std::string to_text(const TrainBench& b, Device device, const std::string& headi
   rows.push_back({cpu ? "FMA peak" : "best matrix product",
                   fmt::format("{:.1f} GFLOP/s", b.peak_gflops),
                   fmt::format("{:.1f} % reached", 100 * b.fraction_of_peak)});
+  const bool amx = b.amx_peak_gflops > 0;
+  if (amx) {
+    rows.push_back({"AMX peak", fmt::format("{:.1f} GFLOP/s", b.amx_peak_gflops),
+                    fmt::format("{:.1f} % reached", 100 * b.gflops / b.amx_peak_gflops)});
+  }
   if (cpu) {
+    const double ceiling = amx ? b.amx_peak_gflops : b.peak_gflops;
     rows.push_back({"best matrix product", fmt::format("{:.1f} GFLOP/s", b.gemm_gflops),
-                    fmt::format("{:.1f} % of the peak", 100 * b.gemm_gflops / b.peak_gflops)});
+                    fmt::format("{:.1f} % of the {} peak", 100 * b.gemm_gflops / ceiling,
+                                amx ? "AMX" : "FMA")});
   }
   rows.push_back(
       {"peak memory", configs::human_bytes(b.peak_bytes),
@@ -138,7 +146,8 @@ Action add_bench_train(CLI::App& app, Common& common) {
       "config's optimizer and accumulation; what Muon would add is told apart. FLOP by design: 6 * "
       "matrices * tokens\n"
       "and 6 * n_layer * n_head * head_dim * (T + 1) * tokens. The FMA peak is a loop on\n"
-      "registers alone, run between the steps; on a GPU its best matrix product stands there.",
+      "registers alone, run between the steps; on a GPU its best matrix product stands there.\n"
+      "Where the processor has matrix units for bf16, their peak stands below (AMX).",
       true);
   return [options, &common] { return run_bench_train(*options, common); };
 }

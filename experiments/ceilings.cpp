@@ -66,6 +66,15 @@ double peak_gflops(DType operands, Device device) {
   return device == kCpu ? kernels::fma_peak_gflops(operands) : best_gemm_gflops(operands, device);
 }
 
+double amx_peak_gflops(DType operands, Device device) {
+  constexpr int kRuns = 3;
+  std::vector<double> runs;
+  while (device == kCpu && std::ssize(runs) < kRuns) {
+    runs.push_back(kernels::amx_peak_gflops(operands));
+  }
+  return runs.empty() ? 0 : median(runs);
+}
+
 double bandwidth_gb_s(Device device) {
   if (device == kCpu) {
     return kernels::read_bandwidth_gb_s();

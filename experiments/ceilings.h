@@ -14,12 +14,17 @@ namespace headroom::experiments {
 double median(std::vector<double> values);
 
 /// GFLOP/s of the library's matrix product at the best of a few large shapes; operands are f32 or
-/// bf16, results f32. On the CPU below kernels::fma_peak_gflops().
+/// bf16, results f32. On the CPU below kernels::fma_peak_gflops(), or below
+/// amx_peak_gflops() where that isn't 0.
 double best_gemm_gflops(DType operands, Device device);
 
 /// The ceiling of arithmetic in GFLOP/s: on the CPU kernels::fma_peak_gflops(); on a GPU, where no
 /// kernel measures that, best_gemm_gflops().
 double peak_gflops(DType operands, Device device);
+
+/// The median of a few kernels::amx_peak_gflops(), the higher ceiling of oneDNN's products of bf16
+/// on processors that have it; 0 elsewhere and on a GPU.
+double amx_peak_gflops(DType operands, Device device);
 
 /// The ceiling of reading memory in GB/s: on the CPU kernels::read_bandwidth_gb_s(); on a GPU what
 /// its copies read and write.

@@ -75,6 +75,7 @@ class Bench {
     }
     result_.peak_fp32_gflops = median(fp32);
     result_.peak_bf16_gflops = median(bf16);
+    result_.amx_peak_gflops = amx_peak_gflops(DType::bf16, options_.device);
     const double peak = dtype == DType::bf16 ? result_.peak_bf16_gflops : result_.peak_fp32_gflops;
     const int64_t tokens = options_.prefill_tokens;
     const auto flop = static_cast<double>(configs::prefill_flop(config_, vocab_size_, tokens));

@@ -49,6 +49,7 @@ struct Roofline {
   /// Of bandwidth_gb_s() and peak_gflops(): medians of samples between the steps.
   double read_bandwidth_gb_s = 0;
   double peak_fp32_gflops = 0, peak_bf16_gflops = 0;
+  double amx_peak_gflops = 0;  // of bf16; 0 where there is none
   PrefillPoint prefill;
   std::vector<DecodePoint> decode;
   std::vector<BatchPoint> batches;

@@ -183,6 +183,7 @@ TrainBench bench_train(const configs::Config& given, const TrainBenchOptions& op
       config, options.vocab_size, static_cast<int64_t>(size_of(options.dtype))));
   time_steps(training, options, begin_step, result);
   result.gemm_gflops = best_gemm_gflops(options.dtype, options.device);
+  result.amx_peak_gflops = amx_peak_gflops(options.dtype, options.device);
   std::optional<train::Optimizer> muon;
   if (given.train.optimizer == configs::OptimizerKind::muon) {
     muon.emplace(given.train, training.parameters(), options.dtype);

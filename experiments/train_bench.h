@@ -41,6 +41,7 @@ struct TrainBench {
   double gflops = 0;
   double peak_gflops = 0;  // experiments::peak_gflops: median of five, between the timed steps
   double gemm_gflops = 0;
+  double amx_peak_gflops = 0;  // kernels::amx_peak_gflops: 0 where there is none
   double fraction_of_peak = 0;
   StepParts parts;
   int64_t peak_bytes = 0;              // experiments::peak_bytes

@@ -12,6 +12,11 @@ namespace headroom::kernels {
 /// processor has it; elsewhere bf16 is computed as f32 and has f32's ceiling.
 double fma_peak_gflops(DType operands);
 
+/// GFLOP/s of products of tiles on tile registers alone (AMX, which oneDNN's matrix products use
+/// and the kernels of this project don't): of bf16 with sums in f32. 0 for f32, and where the
+/// processor has no such unit or the system doesn't let this process use it.
+double amx_peak_gflops(DType operands);
+
 /// GB/s of reading memory that no cache holds, in order, each thread its own part.
 double read_bandwidth_gb_s();
 

@@ -15,6 +15,14 @@ TEST(Peak, IsAPositiveRateForBothPrecisions) {
   }
 }
 
+// Tiles are there for bf16 alone, and where they are, they are faster than vectors.
+TEST(Peak, OfTilesIsNoneOrAboveTheVectors) {
+  EXPECT_EQ(amx_peak_gflops(DType::f32), 0);
+  const double tiles = amx_peak_gflops(DType::bf16);
+  EXPECT_TRUE(tiles == 0 || tiles > fma_peak_gflops(DType::bf16)) << tiles;
+  EXPECT_LT(tiles, 1e6);
+}
+
 TEST(Peak, RefusesOtherOperands) { EXPECT_THROW(fma_peak_gflops(DType::f64), Error); }
 
 TEST(Peak, BandwidthIsAPositiveRate) {
