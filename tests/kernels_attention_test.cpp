@@ -4,7 +4,10 @@
 #include <omp.h>
 
 #include <cstring>
+#include <string_view>
 
+#include "kernels/cpu/attention_pairs.h"
+#include "kernels/threads.h"
 #include "tests/attention_problems.h"
 #include "tests/reference.h"
 
@@ -223,11 +226,24 @@ const std::vector<Problem> kProblems = {
      .q_sink = true},
 };
 
-const std::vector<Precision> kPrecisions = {
-    {"f64", DType::f64, 1e-13}, {"f32", DType::f32, 2e-6}, {"bf16", DType::bf16, 1e-2}};
+constexpr std::string_view kPairs = "bf16_pairs";
+const std::vector<Precision> kPrecisions = {{"f64", DType::f64, 1e-13},
+                                            {"f32", DType::f32, 2e-6},
+                                            {"bf16", DType::bf16, 1e-2},
+                                            {kPairs.data(), DType::bf16, 1e-2}};
 
 class Attention : public ::testing::TestWithParam<std::tuple<Problem, Precision>> {
  protected:
+  /// Both of the CPU's ways to multiply bf16, whichever this processor is given.
+  void SetUp() override {
+    const bool pairs = precision().name == kPairs;
+    if (pairs && (testing::test_device() != kCpu || !kernels::has_native_bf16())) {
+      GTEST_SKIP() << "no processor for pairs of bf16";
+    }
+    kernels::cpu::attends_in_pairs() = pairs;
+  }
+  void TearDown() override { kernels::cpu::attends_in_pairs() = usual_; }
+
   const Problem& problem() const { return std::get<0>(GetParam()); }
   const Precision& precision() const { return std::get<1>(GetParam()); }
 
@@ -236,6 +252,9 @@ class Attention : public ::testing::TestWithParam<std::tuple<Problem, Precision>
     EXPECT_LE(testing::max_relative_error(actual, Tensor::from(expected, actual.shape())), bound)
         << what;
   }
+
+ private:
+  bool usual_ = kernels::cpu::attends_in_pairs();
 };
 
 TEST_P(Attention, EqualsItsDefinition) {

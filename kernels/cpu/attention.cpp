@@ -2,7 +2,6 @@
 #include "kernels/cpu/attention.h"
 
 #include "kernels/cpu/targets.h"
-#include "kernels/threads.h"
 #include "kernels/types.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -249,7 +248,7 @@ void AttentionForward(const AttentionInputs& in, Tensor& out, Tensor& lse) {
     } else {
 #if HWY_TARGET == HWY_AVX3
       if constexpr (std::is_same_v<S, bf16>) {
-        if (has_native_bf16() && keys_of(in).holds<bf16>() && values_of(in).holds<bf16>()) {
+        if (attends_in_pairs() && keys_of(in).holds<bf16>() && values_of(in).holds<bf16>()) {
           return ForwardPass<RowTile<Wide, 2, Pair>, S>(in, out, lse).run();
         }
       }

@@ -4,7 +4,6 @@
 
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/targets.h"
-#include "kernels/threads.h"
 #include "kernels/types.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -272,7 +271,7 @@ void AttentionBackward(const AttentionInputs& in, const Tensor& out, const Tenso
     using Wide = hn::ScalableTag<C>;
 #if HWY_TARGET == HWY_AVX3
     if constexpr (std::is_same_v<S, bf16>) {
-      if (has_native_bf16()) {
+      if (attends_in_pairs()) {
         using Tile = RowTile<Wide, 2, Pair>;
         return BackwardPass<Tile, S>(in, out, lse, dout, dq, dk, dv, dsink).run();
       }

@@ -1,6 +1,17 @@
 // The loop of product() in attention-inl.h with the bf16 dot product of x86.
 #include "kernels/cpu/attention_pairs.h"
 
+#include "kernels/threads.h"
+
+namespace headroom::kernels::cpu {
+
+bool& attends_in_pairs() {
+  static bool answer = has_native_bf16() && !has_amx_bf16();
+  return answer;
+}
+
+}  // namespace headroom::kernels::cpu
+
 #if defined(__x86_64__)
 #include <hwy/base.h>
 #include <immintrin.h>

@@ -10,7 +10,6 @@
 #include "kernels/threads.h"
 #include "tensor/tensor.h"
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
 #endif
 #if defined(__x86_64__) && defined(__linux__)
@@ -108,13 +107,8 @@ __attribute__((target("avx512bf16,avx512f"), noinline)) double multiply_add_bf16
 #if defined(__x86_64__) && defined(__linux__)
 /// Linux hands out the tile registers on request: see Documentation/arch/x86/xstate.rst.
 bool may_use_tiles() {
-  constexpr unsigned kBf16 = 1U << 22, kTiles = 1U << 24;  // of leaf 7 in edx
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBf16) == 0 || (d & kTiles) == 0) {
-    return false;
-  }
   constexpr int64_t kRequestPermission = 0x1023, kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return has_amx_bf16() && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
 /// The operand of LDTILECFG: eight tiles of 16 rows of 64 bytes.

@@ -1,6 +1,9 @@
 // Threads and processor features, asked of the system, OpenMP, Highway and oneDNN.
 #include "kernels/threads.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <hwy/targets.h>
 #include <omp.h>
 #include <sched.h>
@@ -55,6 +58,16 @@ int threads() { return omp_get_max_threads(); }
 bool has_native_bf16() {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return false;
+#endif
+}
+
+bool has_amx_bf16() {
+#if defined(__x86_64__)
+  constexpr unsigned kBf16 = 1U << 22, kTiles = 1U << 24;  // CPUID, leaf 7, edx
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16) != 0 && (d & kTiles) != 0;
 #else
   return false;
 #endif
