@@ -23,6 +23,7 @@ struct Product {
   Transpose ta, tb;
   DType operands, result;
   bool add, bias;
+  bool packed = false;  // the second matrix lies as OneDnn::pack() left it
   // clang-tidy 14 takes the 0 inside a defaulted <=> for a pointer.
   auto operator<=>(const Product&) const = default;  // NOLINT(modernize-use-nullptr)
 };
@@ -60,14 +61,7 @@ class OneThread {
 class OneDnn {
  public:
   void run(const Product& p, const void* a, const void* b, const void* bias, void* out) {
-    auto it = cache_.find(p);
-    if (it == cache_.end()) {
-      if (cache_.size() == kMostPrimitives) {
-        cache_.clear();
-      }
-      it = cache_.emplace(p, make(p)).first;
-    }
-    const Entry& e = it->second;
+    const Entry& e = entry(p);
     // oneDNN takes non-const pointers for inputs it does not write.
     std::unordered_map<int, dnnl::memory> arguments = {
         {DNNL_ARG_SRC, {e.a, engine_, const_cast<void*>(a)}},
@@ -77,6 +71,17 @@ class OneDnn {
       arguments[DNNL_ARG_BIAS] = {e.bias, engine_, const_cast<void*>(bias)};
     }
     e.primitive.execute(stream_, arguments);
+  }
+
+  /// The second matrix in the layout that `packed` products read, panels of a few columns.
+  Tensor pack(const Product& packed, const void* b) {
+    const dnnl::memory::desc& layout = entry(packed).b;
+    Tensor panels = Tensor::empty({static_cast<int64_t>(layout.get_size())}, DType::i8);
+    dnnl::memory from(matrix(1, packed.k, packed.n, packed.tb, packed.operands), engine_,
+                      const_cast<void*>(b));
+    dnnl::memory to(layout, engine_, panels.raw());
+    dnnl::reorder(from, to).execute(stream_, from, to);
+    return panels;
   }
 
  private:
@@ -89,11 +94,24 @@ class OneDnn {
     dnnl::matmul primitive;
   };
 
+  const Entry& entry(const Product& p) {
+    auto it = cache_.find(p);
+    if (it == cache_.end()) {
+      if (cache_.size() == kMostPrimitives) {
+        cache_.clear();
+      }
+      it = cache_.emplace(p, make(p)).first;
+    }
+    return it->second;
+  }
+
   Entry make(const Product& p) const {
     // A product inside a parallel region is one thread's.
     const OneThread one(omp_in_parallel() != 0);
     const auto a = matrix(p.stack, p.m, p.k, p.ta, p.operands);
-    const auto b = matrix(p.stack, p.k, p.n, p.tb, p.operands);
+    const dnnl::memory::desc b = p.packed ? dnnl::memory::desc({p.k, p.n}, onednn_type(p.operands),
+                                                               dnnl::memory::format_tag::any)
+                                          : matrix(p.stack, p.k, p.n, p.tb, p.operands);
     const dnnl::memory::desc none;
     const auto bias = p.bias ? matrix(1, 1, p.n, Transpose::no, p.result) : none;
     const auto out = matrix(p.stack, p.m, p.n, Transpose::no, p.result);
@@ -109,7 +127,7 @@ class OneDnn {
     const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, bias, out), attributes,
                                                    engine_);
 #endif
-    return {a, b, bias, out, dnnl::matmul(description)};
+    return {a, description.weights_desc(), bias, out, dnnl::matmul(description)};
   }
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
@@ -117,10 +135,29 @@ class OneDnn {
   std::map<Product, Entry> cache_;
 };
 
-void run_onednn(const Product& p, const void* a, const void* b, const void* bias, void* out) {
-  // Each thread that multiplies has its own: neither the map nor oneDNN's scratch is for sharing.
-  thread_local OneDnn onednn;
-  onednn.run(p, a, b, bias, out);
+/// Each thread that multiplies has its own: neither the map nor oneDNN's scratch is for sharing.
+OneDnn& onednn() {
+  thread_local OneDnn mine;
+  return mine;
+}
+
+// oneDNN packs a second matrix anew for every block of rows, or reads it where it lies; with rows
+// whole pages apart, as of 3072 numbers, what is read then falls into few sets of the first cache.
+
+/// Rows below which packing a matrix first costs what it saves.
+constexpr int64_t kRowsForPacking = 256;
+
+/// Whether the second matrix is packed once, before the product. In bf16 AMX then got slower.
+bool packs(const Product& p) {
+  return p.stack == 1 && p.operands == DType::f32 && p.m >= kRowsForPacking &&
+         omp_in_parallel() == 0;
+}
+
+/// A product left to oneDNN's own division among the threads.
+void multiply_whole(Product p, const void* a, const void* b, const void* bias, void* out) {
+  p.packed = packs(p);
+  const Tensor panels = p.packed ? onednn().pack(p, b) : Tensor();
+  onednn().run(p, a, p.packed ? panels.raw() : b, bias, out);
 }
 
 // Threads keep to their rows. Every kernel gives a thread the same part of the rows (parallel.h),
@@ -147,7 +184,7 @@ void multiply_rows(const Product& p, const Tensor& a, const Tensor& b, const voi
   parallel_ranges(p.m, kRowsOfThread / 2, [&](int64_t begin, int64_t end) {
     Product part = p;
     part.m = end - begin;
-    run_onednn(part, pa + begin * a_row, b.raw(), bias, po + begin * out_row);
+    onednn().run(part, pa + begin * a_row, b.raw(), bias, po + begin * out_row);
   });
 }
 
@@ -174,7 +211,7 @@ Tensor multiply_sum(const Product& p, const Tensor& a, const Tensor& b, Tensor& 
     part.k = end - begin;
     part.add = p.add && thread == 0;
     float* sum = thread == 0 ? out.data<float>() : others.data<float>() + (thread - 1) * p.m * p.n;
-    run_onednn(part, pa + begin * p.m * element, pb + begin * p.n * element, nullptr, sum);
+    onednn().run(part, pa + begin * p.m * element, pb + begin * p.n * element, nullptr, sum);
   });
   return others;
 }
@@ -247,7 +284,7 @@ void CpuBackend::multiply(const Tensor& a, Transpose ta, const Tensor& b, Transp
       scale(others.rows(i, i + 1), 1.0, {result.reshape({1, m, n}), true});
     }
   } else {
-    run_onednn(product, a.raw(), b.raw(), added, result.raw());
+    multiply_whole(product, a.raw(), b.raw(), added, result.raw());
   }
 }
 
