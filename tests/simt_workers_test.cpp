@@ -96,6 +96,13 @@ TEST_F(WorkersOfTheProgram, TrainWhatOneDoesWithShardedOptimizersToo) {
   }
 }
 
+/// NCCL documents no order of its sums, so that train.deterministic promises nothing here.
+TEST_F(WorkersOfTheProgram, DoNotCallThemselvesDeterministic) {
+  const std::vector<RunResult> results = Two(train_on_gpus("run"), train_on_gpus("run")).wait();
+  EXPECT_EQ(results[0].status, 0) << results[0].err;
+  EXPECT_TRUE(contains(results[0].err, "cuda:0 (not deterministic)")) << results[0].err;
+}
+
 /// What counts is how many work, not how many GPUs there are.
 TEST_F(WorkersOfTheProgram, AreStartedByMpirunTooBesideGpusThatRest) {
   if (contains(run_program({"--version"}).out, "built without MPI")) {

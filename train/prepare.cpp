@@ -175,7 +175,8 @@ Prepared prepare(const configs::Config& config, const TrainOptions& options, Obs
     kernels::set_threads(static_cast<int>(config.train.threads));
   }
   start.threads = kernels::threads();
-  start.deterministic = config.train.deterministic;
+  // NCCL documents no order in which it sums.
+  start.deterministic = config.train.deterministic && workers.size() == 1;
   load_data(config, workers, run, start, observer);
   make_model(config, workers, run, start, observer);
 
