@@ -80,6 +80,21 @@ TEST_F(CublasLtDouble, RefusesStacksOfDifferentSizes) {
   EXPECT_EQ(choose(), CUBLAS_STATUS_INVALID_VALUE);
 }
 
+TEST_F(CublasLtDouble, RefusesStacksOfNone) {
+  a_.batch = b_.batch = d_.batch = 0;
+  EXPECT_EQ(choose(), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+/// The product itself looks as well, whatever its algorithm was chosen for.
+TEST_F(CublasLtDouble, RefusesToMultiplyWhatItWouldChooseNothingFor) {
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  b_.leading = 3;
+  EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE);
+  b_.leading = 4;
+  b_.type = CUDA_R_16BF;
+  EXPECT_EQ(multiply(), CUBLAS_STATUS_NOT_SUPPORTED);
+}
+
 TEST_F(CublasLtDouble, RefusesTypesThatItsTableLacks) {
   description_.scale = CUDA_R_64F;
   EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
@@ -88,8 +103,10 @@ TEST_F(CublasLtDouble, RefusesTypesThatItsTableLacks) {
   EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
   b_.type = CUDA_R_16BF;
   EXPECT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
-  description_.compute = CUBLAS_COMPUTE_64F;
-  EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
+  for (const cublasComputeType_t compute : {CUBLAS_COMPUTE_64F, CUBLAS_COMPUTE_32F_FAST_TF32}) {
+    description_.compute = compute;
+    EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
+  }
 }
 
 TEST_F(CublasLtDouble, RefusesPointersLessAlignedThanTheAlgorithmWasChosenFor) {
@@ -181,6 +198,27 @@ TEST_F(CublasLtDouble, RefusesAnAttributeOfAnotherSize) {
   const int64_t wide = CUBLAS_OP_T;
   EXPECT_EQ(cublasLtMatmulDescSetAttribute(&description_, CUBLASLT_MATMUL_DESC_TRANSA, &wide,
                                            sizeof wide),
+            CUBLAS_STATUS_INVALID_VALUE);
+}
+
+TEST_F(CublasLtDouble, RefusesAnAttributeWithoutAValue) {
+  EXPECT_EQ(cublasLtMatmulDescSetAttribute(&description_, CUBLASLT_MATMUL_DESC_TRANSA, nullptr,
+                                           sizeof(int32_t)),
+            CUBLAS_STATUS_INVALID_VALUE);
+}
+
+/// CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_MATRIX_LAYOUT_ORDER and
+/// CUBLASLT_MATMUL_PREF_SEARCH_MODE, which nothing here sets.
+TEST_F(CublasLtDouble, RefusesAttributesThatItLacks) {
+  const int32_t value = 0;
+  EXPECT_EQ(cublasLtMatmulDescSetAttribute(
+                &description_, static_cast<cublasLtMatmulDescAttributes_t>(2), &value, 4),
+            CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cublasLtMatrixLayoutSetAttribute(&a_, static_cast<cublasLtMatrixLayoutAttribute_t>(1),
+                                             &value, 4),
+            CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(
+                preference_, static_cast<cublasLtMatmulPreferenceAttributes_t>(0), &value, 4),
             CUBLAS_STATUS_INVALID_VALUE);
 }
 

@@ -207,6 +207,7 @@ TEST_F(Captured, StartsOnceAndEndsOnce) {
   cudaGraphExecDestroy(end());
   cudaGraph_t graph = nullptr;
   EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorIllegalState);
+  EXPECT_EQ(cudaStreamEndCapture(nullptr, &graph), cudaErrorIllegalState);
 }
 
 // --- recording ---

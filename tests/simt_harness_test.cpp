@@ -2,6 +2,7 @@
 // it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "kernels/cuda/device_math.h"
@@ -10,6 +11,7 @@
 #include "kernels/cuda/tensor_core.h"
 #include "tests/contains.h"
 #include "tests/simt/device_memory.h"
+#include "tests/simt/gpu.h"
 
 namespace headroom::testing {
 namespace {
@@ -111,6 +113,17 @@ TEST(Harness, FindsAWrongLeadingDimension) {
   const std::string found = fault_of(number_rows, 1, 0, int64_t{5}, 7, 8, y.as<float>());
   EXPECT_TRUE(contains(found, "wrote global memory at offset 140 of an allocation of 140 bytes"))
       << found;
+}
+
+/// Operands of the tests of kernels are tensors. Without the allocator's cache, as ctest runs this,
+/// each ends where its memory does; with it, what lies up to 255 bytes beyond nobody would see.
+TEST(Harness, FindsWhatIsWrittenPastTheEndOfATensor) {
+  Tensor y = Tensor::zeros({5, 7}, DType::f32, gpu());
+  auto* const y_at = static_cast<float*>(y.raw());
+  EXPECT_EQ(fault_of(number_rows, 1, 0, int64_t{35}, 1, 1, y_at), "");
+  const std::string found = fault_of(number_rows, 1, 0, int64_t{36}, 1, 1, y_at);
+  EXPECT_TRUE(contains(found, "wrote global memory at offset 140 of an allocation of 140 bytes"))
+      << found << " (run this with HEADROOM_CUDA_CACHE=0)";
 }
 
 /// Lanes of one warp pass numbers on through shared memory, ordered by a barrier of the warp or
@@ -262,6 +275,23 @@ TEST(Harness, VotesAndShufflesAreThoseOfTheManual) {
   for (int i = 0; i < kBlock; ++i) EXPECT_EQ(out.as<unsigned>()[i], 1U) << i;
 }
 
+__global__ void count(unsigned* sum, unsigned* seen) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  seen[atomicAdd(sum, 1U)] = i;
+}
+
+/// No addition is lost, and each thread gets the sum before its own.
+TEST(Harness, AtomicsAddOneAfterAnother) {
+  constexpr unsigned kThreads = 3 * kBlock;
+  const DeviceMemory sum(sizeof(unsigned)), seen(kThreads * sizeof(unsigned));
+  *sum.as<unsigned>() = 0;
+  EXPECT_EQ(fault_of(count, 3, 0, sum.as<unsigned>(), seen.as<unsigned>()), "");
+  EXPECT_EQ(*sum.as<unsigned>(), kThreads);
+  auto* const first = seen.as<unsigned>();
+  std::sort(first, first + kThreads);
+  for (unsigned i = 0; i < kThreads; ++i) EXPECT_EQ(first[i], i);
+}
+
 __global__ void reach_beyond(bool reads, float* out) {
   // A view that says more than the launch gave.
   const auto numbers = shared_memory<float>(0, 2 * kBlock);
@@ -323,6 +353,10 @@ TEST(Harness, GivesMuchSharedMemoryToWhoAsks) {
   EXPECT_EQ(launched(1, kBlock, 99 * kKiB), cudaSuccess);
   EXPECT_EQ(asked(0), cudaSuccess);
   EXPECT_EQ(launched(1, kBlock, 1), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(asked(static_cast<size_t>(-1)), cudaErrorInvalidValue);
+  constexpr auto kCarveout = static_cast<cudaFuncAttribute>(9);  // which nothing here sets
+  EXPECT_EQ(cudaFuncSetAttribute(reinterpret_cast<const void*>(do_nothing), kCarveout, 50),
+            cudaErrorInvalidValue);
   cudaGetLastError();
 }
 

@@ -95,6 +95,16 @@ TEST_F(NcclDouble, RefusesAnIdThatIsNone) {
   id_ = real;
 }
 
+/// "ncclSystemError: A call to the system failed."
+TEST_F(NcclDouble, RefusesAnIdWhereRanksCouldNotMeet) {
+  const auto meets_nowhere = [](int64_t) {
+    setenv("TMPDIR", "/nowhere", 1);
+    ncclUniqueId id;
+    return ncclGetUniqueId(&id) == ncclSystemError ? kRight : 1;
+  };
+  EXPECT_EQ(in_workers(1, meets_nowhere), Statuses(1, kRight));
+}
+
 /// ncclConfig_t: "blocking" is 0 or 1.
 TEST_F(NcclDouble, RefusesToBlockInAnyOtherWay) {
   EXPECT_EQ(make(0, 1, 2), ncclInvalidArgument);
@@ -154,6 +164,8 @@ TEST_F(NcclDouble, RefusesSumsAfterTheEnd) {
   ASSERT_EQ(ncclCommDestroy(comm_), ncclSuccess);
   EXPECT_EQ(sum(memory_), ncclInvalidArgument);
   EXPECT_EQ(ncclCommDestroy(comm_), ncclInvalidArgument);
+  ncclResult_t result = ncclSuccess;
+  EXPECT_EQ(ncclCommGetAsyncError(comm_, &result), ncclInvalidArgument);
   comm_ = nullptr;
 }
 

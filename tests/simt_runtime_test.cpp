@@ -48,6 +48,23 @@ TEST(CudaAllocator, GivesIdleMemoryBackBeforeItSaysThatThereIsNone) {
 }
 
 /// Copies pass through pinned memory, large ones in pieces: the source is free on return.
+TEST(CudaAllocator, TakesAndGivesBackExactlyWhatItIsAskedForWithoutItsCache) {
+  cuda::CudaAllocator memory(false);
+  void* first = memory.allocate(1001);
+  EXPECT_EQ(memory.bytes_reserved(), 1001U);
+  EXPECT_TRUE(simt::is_device_memory(first, 1001));
+  EXPECT_FALSE(simt::is_device_memory(first, 1002));
+  memory.free(first, 1001);
+  EXPECT_EQ(memory.bytes_reserved(), 0U);
+  EXPECT_FALSE(simt::is_device_memory(first, 1));
+  const int64_t pool = memory.start_recording();
+  void* recorded = memory.allocate(7);
+  memory.stop_recording();
+  memory.free(recorded, 7);  // a replay will use it
+  EXPECT_TRUE(simt::is_device_memory(recorded, 7));
+  memory.give_up(pool);
+}
+
 TEST(CudaAllocator, CopiesWhatTheSourceHeldThen) {
   for (const size_t n : {size_t{5}, size_t{3000000}}) {  // 12 MB: more than is pinned
     std::vector<Tensor> there;
@@ -145,6 +162,16 @@ TEST(RuntimeDouble, FreesWhatItGaveOnce) {
   EXPECT_EQ(cudaFreeHost(static_cast<std::byte*>(memory) + 4), cudaErrorInvalidValue);
   EXPECT_EQ(cudaFreeHost(memory), cudaSuccess);
   EXPECT_EQ(cudaFreeHost(memory), cudaErrorInvalidValue);
+  cudaGetLastError();
+}
+
+/// "cudaErrorMemoryAllocation: The API call failed because it was unable to allocate enough memory
+/// or other resources".
+TEST(RuntimeDouble, RefusesMoreMemoryThanThereIs) {
+  constexpr size_t kTooMuch = size_t{1} << 60;
+  void* memory = nullptr;
+  EXPECT_EQ(cudaMalloc(&memory, kTooMuch), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaMallocHost(&memory, kTooMuch), cudaErrorMemoryAllocation);
   cudaGetLastError();
 }
 

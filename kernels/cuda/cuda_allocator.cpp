@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "kernels/cuda/runtime.h"
 #include "tensor/check.h"
@@ -10,15 +12,6 @@
 namespace headroom::kernels::cuda {
 
 namespace {
-
-/// Sizes are rounded up so that near-equal requests share blocks: to what the driver aligns to, and
-/// to an eighth of the power of two below from there on (at most 12.5 % waste).
-size_t rounded(size_t bytes) {
-  constexpr size_t kAlignment = 256;
-  const size_t size = std::max<size_t>(bytes, 1);
-  const size_t step = std::max(kAlignment, std::bit_floor(size) / 8);
-  return (size + step - 1) / step * step;
-}
 
 /// cudaMalloc(), which a thread that records has to ask for in so many words (CUDA Runtime API,
 /// cudaThreadExchangeStreamCaptureMode): the address it returns is good in every replay.
@@ -28,6 +21,13 @@ cudaError_t allocate_relaxed(void** memory, size_t size) {
   const cudaError_t error = cudaMalloc(memory, size);
   check_call(cudaThreadExchangeStreamCaptureMode(&mode), "going on with a recording");
   return error;
+}
+
+bool wants_cache() {
+  const char* const variable = std::getenv("HEADROOM_CUDA_CACHE");
+  const std::string value = variable == nullptr ? "1" : variable;
+  check_input(value == "0" || value == "1", "HEADROOM_CUDA_CACHE is {}, but must be 0 or 1", value);
+  return value == "1";
 }
 
 }  // namespace
@@ -42,6 +42,15 @@ CudaAllocator::~CudaAllocator() {
   for (const auto& [memory, block] : blocks_) {
     cudaFree(memory);
   }
+}
+
+/// Up, so that near-equal requests share blocks: to what the driver aligns to, and to an eighth of
+/// the power of two below from there on (at most 12.5 % waste).
+size_t CudaAllocator::rounded(size_t bytes) const {
+  constexpr size_t kAlignment = 256;
+  const size_t size = std::max<size_t>(bytes, 1);
+  const size_t step = caches_ ? std::max(kAlignment, std::bit_floor(size) / 8) : 1;
+  return (size + step - 1) / step * step;
 }
 
 void* CudaAllocator::allocate(size_t bytes) {
@@ -64,7 +73,11 @@ void CudaAllocator::free(void* memory, size_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   in_use_ -= bytes;
   const Block& block = blocks_[memory];
-  idle_[{block.pool, block.size}].push_back(memory);
+  if (caches_ || block.pool != kEverybodys || recording_ != kEverybodys) {
+    idle_[{block.pool, block.size}].push_back(memory);
+  } else {
+    give_back(memory);
+  }
 }
 
 /// A block that nobody has; nullptr if there is none.
@@ -106,7 +119,7 @@ void CudaAllocator::give_up(int64_t pool) noexcept {
 void* CudaAllocator::from_driver(size_t size) {
   void* memory = nullptr;
   cudaError_t error = allocate_relaxed(&memory, size);
-  // Give back what is idle and try once more; cudaFree() is not for steps that are recorded.
+  // Give back what is idle, where that may be, and try once more.
   if (error == cudaErrorMemoryAllocation && recording_ == kEverybodys) {
     cudaGetLastError();  // or the next launch would report it again
     release_idle();
@@ -122,16 +135,21 @@ void* CudaAllocator::from_driver(size_t size) {
   return memory;
 }
 
-/// cudaFree() waits for the device: no kernel still uses what is given back.
+/// cudaFree() waits for the device: no kernel still uses what is given back. It is not for steps
+/// that are recorded.
+void CudaAllocator::give_back(void* memory) noexcept {
+  cudaFree(memory);
+  reserved_ -= blocks_[memory].size;
+  blocks_.erase(memory);
+}
+
 void CudaAllocator::release_idle() noexcept {
   for (auto& [pool, blocks] : idle_) {
     if (pool.number != kEverybodys) {
       continue;
     }
     for (void* block : blocks) {
-      cudaFree(block);
-      blocks_.erase(block);
-      reserved_ -= pool.size;
+      give_back(block);
     }
     blocks.clear();
   }
@@ -218,7 +236,7 @@ size_t CudaAllocator::bytes_reserved() const {
 }
 
 CudaAllocator& gpu_memory() {
-  static auto* instance = new CudaAllocator;
+  static auto* instance = new CudaAllocator(wants_cache());
   return *instance;
 }
 

@@ -19,9 +19,13 @@ namespace headroom::kernels::cuda {
 ///
 /// What a recorded step asked for is in a pool of its own: its kernels will use these addresses
 /// again.
+///
+/// Without the cache each tensor has memory of exactly its size, which goes back to the driver with
+/// it: slow, but whoever watches the driver's memory (compute-sanitizer, tests/simt) then sees what
+/// kernels do beyond a tensor's end, or after it.
 class CudaAllocator final : public Allocator {
  public:
-  CudaAllocator() = default;
+  explicit CudaAllocator(bool caches = true) : caches_(caches) {}
   CudaAllocator(const CudaAllocator&) = delete;
   CudaAllocator& operator=(const CudaAllocator&) = delete;
   /// Gives everything back, what is still in use too.
@@ -68,12 +72,15 @@ class CudaAllocator final : public Allocator {
   };
 
   bool recording() const;
+  size_t rounded(size_t bytes) const;
   void* idle(int64_t pool, size_t size);
   void* from_driver(size_t size);
+  void give_back(void* memory) noexcept;
   void release_idle() noexcept;
   void copy_from_host(void* to, const void* from, size_t bytes);
   Staging& staging_with_room();
 
+  const bool caches_;
   mutable std::mutex mutex_;
   std::map<void*, Block> blocks_;            // all that is the driver's
   std::map<Pool, std::vector<void*>> idle_;  // by pool and rounded size
@@ -84,7 +91,8 @@ class CudaAllocator final : public Allocator {
   size_t in_use_ = 0, peak_ = 0, reserved_ = 0;
 };
 
-/// The GPU's, which outlives every tensor.
+/// The GPU's, which outlives every tensor. The environment variable HEADROOM_CUDA_CACHE=0 makes it
+/// one without the cache.
 CudaAllocator& gpu_memory();
 
 }  // namespace headroom::kernels::cuda

@@ -116,8 +116,9 @@ int64_t bytes_of(cudaDataType_t type) {
 
 template <class Value>
 cublasStatus_t set(Value& to, const void* value, size_t bytes) {
-  // "CUBLAS_STATUS_INVALID_VALUE if buf is NULL or sizeInBytes doesn't match size of internal
-  // storage for selected attribute"
+  // cublasLt*SetAttribute(): "CUBLAS_STATUS_INVALID_VALUE if buf is NULL or sizeInBytes doesn't
+  // match size of internal storage for selected attribute". Of attributes that the double lacks no
+  // size is right.
   if (value == nullptr || bytes != sizeof(Value)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
@@ -190,8 +191,13 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 cublasLtMatrixLayoutAttribute_t attribute,
                                                 const void* value, size_t bytes) {
-  return attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT ? set(layout->batch, value, bytes)
-                                                         : set(layout->batch_step, value, bytes);
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+      return set(layout->batch, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      return set(layout->batch_step, value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
@@ -206,10 +212,17 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                     cublasLtMatmulPreferenceAttributes_t attribute,
                                                     const void* value, size_t bytes) {
-  return attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
-             ? set(preference->workspace, value, bytes)
-             : set(preference->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES],
-                   value, bytes);
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return set(preference->workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      return set(preference->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES],
+                 value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 /// Where an algorithm keeps what it was chosen for, after the alignments of A, B, C and D.

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "tensor/tensor.h"
+#include "tensor/check.h"
 
 namespace headroom::testing {
 
@@ -23,13 +23,5 @@ class DeviceMemory {
  private:
   void* memory_ = nullptr;
 };
-
-/// A copy of x that lies in memory of the device, which is the host's in the harness.
-inline Tensor on_device(const Tensor& x) {
-  auto memory = std::make_shared<DeviceMemory>(x.nbytes());
-  Tensor copy = Tensor::over({memory, memory->as<void>()}, x.shape(), x.dtype());
-  copy.copy_from(x);
-  return copy;
-}
 
 }  // namespace headroom::testing

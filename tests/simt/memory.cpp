@@ -138,7 +138,8 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 
 /// cudaFree(): the pointer "must have been returned by a previous call to one of the following
 /// memory allocation APIs [...] Otherwise, or if cudaFree(devPtr) has already been called before,
-/// an error is returned. If devPtr is 0, no operation is performed."
+/// an error is returned. If devPtr is 0, no operation is performed." Programming Guide, "Stream
+/// Ordered Memory Allocator": it "causes GPU to synchronize across all executing CUDA streams".
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) {
     return cudaSuccess;
@@ -146,11 +147,13 @@ cudaError_t cudaFree(void* memory) {
   if (const cudaError_t refused = simt::unsafe_call(); refused != cudaSuccess) {
     return refused;
   }
-  simt::count_wait();
   auto* start = static_cast<std::byte*>(memory);
-  if (simt::allocations().erase(start) == 0) {
+  if (!simt::allocations().contains(start)) {
     return simt::note(cudaErrorInvalidValue);
   }
+  simt::count_wait();
+  simt::run_all_pending();
+  simt::allocations().erase(start);
   simt::give_back_pages(start - simt::kGuard);
   return cudaSuccess;
 }

@@ -254,8 +254,9 @@ ncclResult_t ncclGetVersion(int* version) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  std::string folder = (fs::temp_directory_path() / "simt-nccl-XXXXXX").string();
-  if (folder.size() >= NCCL_UNIQUE_ID_BYTES || mkdtemp(folder.data()) == nullptr) {
+  std::error_code error;
+  std::string folder = (fs::temp_directory_path(error) / "simt-nccl-XXXXXX").string();
+  if (error || folder.size() >= NCCL_UNIQUE_ID_BYTES || mkdtemp(folder.data()) == nullptr) {
     return refuse(ncclSystemError, "no folder for temporary files");
   }
   std::memset(id->internal, 0, sizeof id->internal);

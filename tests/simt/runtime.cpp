@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdlib>
+#include <set>
 #include <utility>
 
 #include "tests/simt/host_keeps_out.h"
@@ -19,6 +20,7 @@ struct Runtime {
   cudaError_t last_error = cudaSuccess;
   unsigned waits = 0;
   int devices = static_cast<int>(from_environment("SIMT_DEVICES", 1));
+  std::set<cudaStream_t> streams;
 };
 
 Runtime& runtime() {
@@ -54,6 +56,12 @@ void count_wait() { ++runtime().waits; }
 void run_pending(cudaStream_t stream) {
   if (stream != nullptr) {
     run_until(stream, stream->done + stream->pending.size());
+  }
+}
+
+void run_all_pending() {
+  for (const cudaStream_t stream : runtime().streams) {
+    run_pending(stream);
   }
 }
 
@@ -108,6 +116,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   *stream = new CUstream_st{.blocking = flags != cudaStreamNonBlocking, .pending = {}};
+  simt::runtime().streams.insert(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -131,6 +140,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 /// Programming Guide, "Creation and Destruction of Streams": what is still pending is done first.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   simt::run_pending(stream);
+  simt::runtime().streams.erase(stream);
   delete stream;
   return cudaSuccess;
 }

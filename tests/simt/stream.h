@@ -23,6 +23,8 @@ size_t from_environment(const char* variable, size_t usual);
 void count_wait();
 /// Does the oldest things asked of a stream until `until` of all are done.
 void run_until(cudaStream_t stream, size_t until);
+/// Does all that was asked of any stream.
+void run_all_pending();
 /// Makes `error` the last one.
 cudaError_t note(cudaError_t error);
 /// Where the stream is captured: makes `node` one of the graph, or says why not.
