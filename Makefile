@@ -9,6 +9,8 @@ else
   $(error PROFILE=$(PROFILE) is unknown: give quick or full)
 endif
 OUT ?= runs/gqa-$(PROFILE)
+# Asked when the program is built: the first GPU that it can use.
+DEVICE ?= $(shell build/headroom --version | grep -q '[0-9] GPU' && echo cuda || echo cpu)
 
 .PHONY: help experiment test build clean
 
@@ -16,6 +18,7 @@ help:
 	@echo "make experiment   trains one GPT per n_kv_head, prints the table, writes $(OUT)/report.html"
 	@echo "                  PROFILE=quick (default; within 15 minutes on 2 cores) or full (the published setting)"
 	@echo "                  CORPUS=file   your own UTF-8 text      OUT=folder   where the results go"
+	@echo "                  DEVICE=cpu    on the CPU all the same; by default on a GPU where there is one (docs/gpu.md)"
 	@echo "                  a sweep that was stopped goes on; a finished one is printed again"
 	@echo "make test         builds and runs every test"
 	@echo "make build        builds the program, build/headroom"
@@ -24,7 +27,7 @@ help:
 
 experiment: build
 	@corpus="$$(scripts/corpus.sh)" && \
-	build/headroom sweep $(CONFIG) --set data.corpus="$$corpus" --out $(OUT) --resume
+	build/headroom sweep $(CONFIG) --set data.corpus="$$corpus" --out $(OUT) --device $(DEVICE) --resume
 
 build:
 	@scripts/setup.sh build

@@ -12,10 +12,19 @@ endif()
 if(HEADROOM_CUDA STREQUAL "OFF")
   return()
 endif()
-# The driver makes this file: kernels take minutes to compile, which a machine without a GPU need not spend.
+# Kernels take minutes to compile, which a machine without a GPU need not spend. Linux's driver makes the file; where Windows
+# has the driver (WSL 2), its tool tells.
 if(HEADROOM_CUDA STREQUAL "AUTO" AND NOT EXISTS /dev/nvidiactl)
-  message(STATUS "CUDA: no NVIDIA GPU on this machine, so the program computes on the CPU (HEADROOM_CUDA=ON builds it all the same)")
-  return()
+  find_program(HEADROOM_NVIDIA_SMI nvidia-smi PATHS /usr/lib/wsl/lib)
+  mark_as_advanced(HEADROOM_NVIDIA_SMI)
+  set(gpus "")
+  if(HEADROOM_NVIDIA_SMI)
+    execute_process(COMMAND ${HEADROOM_NVIDIA_SMI} -L OUTPUT_VARIABLE gpus ERROR_QUIET)
+  endif()
+  if(NOT gpus MATCHES "GPU 0")
+    message(STATUS "CUDA: no NVIDIA GPU on this machine, so the program computes on the CPU (HEADROOM_CUDA=ON builds it all the same)")
+    return()
+  endif()
 endif()
 
 # Says why CUDA can't be used: an error where it was asked for.
@@ -65,6 +74,18 @@ if(release VERSION_LESS 13)
   return()
 endif()
 
+# enable_language would end in an error even where AUTO can do without: nvcc refuses host compilers newer than itself.
+set(probe ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/headroom_probe)
+file(WRITE ${probe}.cu "#include <string>\n__global__ void probe() {}\n")
+execute_process(COMMAND ${HEADROOM_NVCC} -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -c ${probe}.cu -o ${probe}.o
+                RESULT_VARIABLE failed OUTPUT_VARIABLE nvcc_says ERROR_VARIABLE nvcc_says)
+if(NOT failed EQUAL 0)
+  string(REGEX REPLACE "[ \n]+" " " nvcc_says "${nvcc_says}")
+  headroom_without_cuda(
+    "${HEADROOM_NVCC} can't compile with ${CMAKE_CXX_COMPILER} (CMAKE_CXX_COMPILER chooses another one): ${nvcc_says}")
+  return()
+endif()
+
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100-real 100-virtual)  # the last is PTX, for what comes later
 endif()
@@ -91,8 +112,10 @@ mark_as_advanced(HEADROOM_CUDNN_INCLUDE HEADROOM_CUDNN HEADROOM_NVRTC HEADROOM_C
 headroom_version_in(${HEADROOM_CUDNN_INCLUDE}/cudnn_version.h "CUDNN_MAJOR|CUDNN_MINOR" cudnn)
 headroom_version_in(${HEADROOM_CUDNN_FRONTEND_INCLUDE}/cudnn_frontend_version.h
                     "CUDNN_FRONTEND_MAJOR_VERSION|CUDNN_FRONTEND_MINOR_VERSION" frontend)
-if(NOT (HEADROOM_CUDNN_INCLUDE AND HEADROOM_CUDNN AND HEADROOM_NVRTC))
+if(NOT (HEADROOM_CUDNN_INCLUDE AND HEADROOM_CUDNN))
   set(attention "our own kernels for all attention, as there is no cuDNN here")
+elseif(NOT HEADROOM_NVRTC)
+  set(attention "our own kernels for all attention, as there is cuDNN but not the NVRTC that it needs")
 elseif(NOT cudnn MATCHES "^9\\.")
   set(attention "our own kernels for all attention, as cuDNN is ${cudnn} here and 9 is needed")
 elseif(frontend VERSION_LESS 1.17)  # older ones ask the first Blackwells for no backward pass that repeats
@@ -109,7 +132,8 @@ mark_as_advanced(HEADROOM_NCCL_INCLUDE HEADROOM_NCCL)
 set(workers "no NCCL, so on one GPU")
 if(HEADROOM_NCCL_INCLUDE AND HEADROOM_NCCL)
   set(HEADROOM_WITH_NCCL ON)
-  set(workers "NCCL for several")
+  headroom_version_in(${HEADROOM_NCCL_INCLUDE}/nccl.h "NCCL_MAJOR|NCCL_MINOR" nccl)
+  set(workers "NCCL ${nccl} for several")
 endif()
 message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} with cuBLASLt, ${attention}, ${workers}: the program computes on NVIDIA GPUs too, "
                "with code for ${CMAKE_CUDA_ARCHITECTURES}")

@@ -224,7 +224,7 @@ struct TrainConfig {
           self.device);
     visit(Field{"threads", "0: one per core", 0, 1024}, self.threads);
     visit(Field{"deterministic",
-                "equal runs on one kind of GPU give equal bits; false: cuDNN adds in any order"},
+                "equal runs on one GPU of a kind give equal bits; false: cuDNN adds in any order"},
           self.deterministic);
     visit(Field{"tf32", "in fp32 a GPU multiplies matrices rounded to 10 bits of mantissa"},
           self.tf32);

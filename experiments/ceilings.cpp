@@ -37,27 +37,34 @@ Tensor random_matrix(int64_t size, DType type, Device device) {
   return matrix;
 }
 
+/// The shortest of a few times of `work`, after one that warms up.
+template <class F>
+double best_milliseconds(const F& work) {
+  constexpr int kRuns = 5;
+  work();
+  double best = milliseconds(work);
+  for (int run = 1; run < kRuns; ++run) {
+    best = std::min(best, milliseconds(work));
+  }
+  return best;
+}
+
 }  // namespace
 
 double best_gemm_gflops(DType operands, Device device) {
   using kernels::Transpose;
-  constexpr int kRuns = 5;
   constexpr std::array<int64_t, 3> kOnCpu = {1024, 2048, 3072}, kOnGpu = {2048, 4096, 8192};
   auto& kernels = kernels::backend(device);
   double best = 0;
   for (const int64_t size : device == kCpu ? kOnCpu : kOnGpu) {
     const Tensor a = random_matrix(size, operands, device), b = a.clone();
     const kernels::Into out{Tensor::empty({size, size}, DType::f32, device)};
-    const auto product = [&] {
+    const double ms = best_milliseconds([&] {
       kernels.matmul(a, Transpose::no, b, Transpose::yes, out);
       kernels.wait();
-    };
-    product();  // makes the primitive
-    for (int run = 0; run < kRuns; ++run) {
-      const double ms = milliseconds(product);
-      const auto n = static_cast<double>(size);
-      best = std::max(best, 2 * n * n * n / ms / 1e6);
-    }
+    });
+    const auto n = static_cast<double>(size);
+    best = std::max(best, 2 * n * n * n / ms / 1e6);
   }
   return best;
 }
@@ -83,8 +90,7 @@ double bandwidth_gb_s(Device device) {
   const Tensor from = Tensor::zeros({kBytes}, DType::i8, device);
   Tensor to = Tensor::empty({kBytes}, DType::i8, device);
   auto& kernels = kernels::backend(device);
-  kernels.wait();
-  const double ms = milliseconds([&] {
+  const double ms = best_milliseconds([&] {
     to.copy_from(from);
     kernels.wait();
   });

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Everything that only a machine with an NVIDIA GPU can show: builds, runs the tests of what computes there on the GPU, the
 # kernels' under compute-sanitizer too, trains a run twice, and runs the benchmarks beside the peaks that they measure and a
-# sweep. Needs nvcc, cuDNN and NCCL (PyTorch's wheels bring the last two), and for what is missing of the rest apt.
+# sweep. Needs nvcc, cuDNN and NCCL (PyTorch's wheels bring the last two), and of the packages in scripts/setup.sh either all or
+# a network, by which apt brings them.
 # Usage: scripts/gpu-check.sh [FOLDER]   its results, by default runs/gpu-check; every step runs, one failure fails the check
 set -u
 cd "$(dirname "$0")/.." || exit
@@ -16,46 +17,31 @@ mkdir -p "${1:-runs/gpu-check}" || exit 2
 export build=build-gpu left_out results=
 results=$(cd "${1:-runs/gpu-check}" && pwd)
 
-[ -e /dev/nvidiactl ] || { echo "gpu-check.sh: this machine has no NVIDIA GPU (no /dev/nvidiactl)." >&2; exit 2; }
+nvidia-smi -L >/dev/null 2>&1 || { echo "gpu-check.sh: this machine has no NVIDIA GPU (nvidia-smi -L lists none)." >&2; exit 2; }
 
 # What apt can't bring, where there is no internet, CMake then names.
 setup() { scripts/setup.sh gpu || echo "going on with what is installed"; }
 
 build() {
   cmake --preset test -B $build -DHEADROOM_CUDA=ON -DHEADROOM_MPI=OFF -DCMAKE_CUDA_ARCHITECTURES=native &&
-    cmake --build $build --target headroom tests_kernels tests_autograd tests_nn tests_train tests_infer tests_experiments
+    cmake --build $build --target headroom tests_cuda
 }
 
 machine() { nvidia-smi && $build/headroom --version; }
 
-# What is parameterised by device runs on the GPU; the rest of these programs is the CPU's, whose tests run elsewhere.
-run_tests() {  # LAYER TESTS [COMMAND...]
-  local layer=$1 tests=$2
-  shift 2
-  "$@" $build/tests/tests_$layer --gtest_filter="$tests" --gtest_brief=1
-}
-
-tests() {
-  local failed=0
-  export HEADROOM_TEST_DEVICE=cuda
-  run_tests kernels '*' || failed=1
-  run_tests autograd '*' || failed=1
-  run_tests nn '*Golden*' || failed=1
-  run_tests train '*Golden*' || failed=1
-  run_tests infer 'RecordedStep.*:GenerationOnADevice.*' || failed=1
-  run_tests experiments 'OnTheDevice.*' || failed=1
-  return $failed
-}
+tests() { $build/tests/cuda/tests_cuda --gtest_brief=1; }
 
 # An error of memory, a race for shared memory, a barrier that not all threads reach: in every family of kernels, at the
-# sizes that a slow device gets.
+# sizes that a slow device gets, each tensor in memory of its own, whose end the checker knows.
 sanitizer() {
   local checker tool run runs=() failed=0
+  local models='Gradient.*:*/OpsGolden.*:*/GoldenModels.*:*/GoldenTraining.*:RecordedStep.*:GenerationOnADevice.*:OnTheDevice.*'
   checker=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
   [ -x "$checker" ] || { echo "no compute-sanitizer: it comes with the CUDA Toolkit, not with Python's wheels"; return $left_out; }
-  export HEADROOM_TEST_DEVICE=cuda-slow
+  export HEADROOM_TEST_SLOW=1 HEADROOM_CUDA_CACHE=0
   for tool in memcheck racecheck synccheck; do
-    run_tests kernels '*' "$checker" --tool $tool --error-exitcode 1 --log-file "$results/$tool.txt" &
+    "$checker" --tool $tool --error-exitcode 1 --log-file "$results/$tool.txt" \
+      $build/tests/cuda/tests_cuda --gtest_brief=1 --gtest_filter="-$models" &
     runs+=($!)
   done
   for run in "${runs[@]}"; do wait "$run" || failed=1; done
@@ -99,7 +85,7 @@ sweep() {
   quick sweep trial $trial && quick sweep sweep $((trial * (budget * 9 / 10 - SECONDS) / (SECONDS + 1)))
 }
 
-export -f setup build machine run_tests tests sanitizer quick repeat bench sweep
+export -f setup build machine tests sanitizer quick repeat bench sweep
 summary=
 failed=
 for step in $steps; do
@@ -107,8 +93,11 @@ for step in $steps; do
   export seconds=$(((seconds_left - SECONDS) * share / shares_left))
   shares_left=$((shares_left - share))
   start=$SECONDS
-  printf '\n== %s, in at most %d s\n' "$step" "$seconds"
-  timeout --kill-after=3 "$seconds" bash -c "set -uo pipefail; $step" 2>&1 | tee "$results/$step.txt"
+  ((seconds > 0)) || seconds=1
+  limit=$seconds
+  [ $step != setup ] || limit=0  # none: packages must not be left half installed
+  printf '\n== %s, in about %d s at most\n' "$step" "$seconds"
+  timeout --kill-after=3 $limit bash -c "set -uo pipefail; $step" 2>&1 | tee "$results/$step.txt"
   case ${PIPESTATUS[0]} in
     0) result=ok ;;
     "$left_out") result='left out' ;;

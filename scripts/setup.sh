@@ -2,7 +2,7 @@
 # Installs what headroom needs on Debian 12 with apt: only what is missing, and nothing when nothing is.
 # Usage: scripts/setup.sh [build|gpu|test|ci]
 #   build  compiler, libraries, and what `make experiment` runs (default)
-#   gpu    the same, and what scripts/gpu-check.sh needs
+#   gpu    compiler and libraries, and what scripts/gpu-check.sh needs
 #   test   the same as build, and what `make test` needs
 #   ci     the same, and what .ci/run needs
 set -eu
@@ -14,14 +14,15 @@ fail() {
 
 packages='build-essential cmake ninja-build
   libfmt-dev nlohmann-json3-dev libxxhash-dev libyaml-cpp-dev libdnnl-dev libhwy-dev libpcre2-dev
-  libboost-math-dev libeigen3-dev libcli11-dev gnuplot-nox ca-certificates curl bible-kjv'
+  libboost-math-dev libeigen3-dev libcli11-dev'
+experiment_packages='gnuplot-nox ca-certificates curl bible-kjv'
 test_packages='libgtest-dev chromium fonts-dejavu-core libopenmpi-dev openmpi-bin'
 ci_packages='clang clang-format clang-tidy libomp-dev jq libbenchmark-dev python3-venv'
 case "${1:-build}" in
-  build) ;;
+  build) packages="$packages $experiment_packages" ;;
   gpu) packages="$packages libgtest-dev" ;;
-  test) packages="$packages $test_packages" ;;
-  ci) packages="$packages $test_packages $ci_packages" ;;
+  test) packages="$packages $experiment_packages $test_packages" ;;
+  ci) packages="$packages $experiment_packages $test_packages $ci_packages" ;;
   *) fail "unknown set '$1': give build, gpu, test or ci." ;;
 esac
 

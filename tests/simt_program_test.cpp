@@ -29,6 +29,15 @@ TEST(ProgramOnAGpu, NamesItAndWhetherItsRunsRepeat) {
   }
 }
 
+/// What `make experiment` asks, to know whether there is a GPU to train on.
+TEST(ProgramOnAGpu, CountsThem) {
+  for (const auto& [devices, counted] :
+       {std::pair{"0", "cuda (no GPU, "}, {"1", "cuda (1 GPU, "}, {"2", "cuda (2 GPUs, "}}) {
+    const RunResult result = run_program({"--version"}, on_gpus({{"SIMT_DEVICES", devices}}));
+    EXPECT_TRUE(contains(result.out, counted)) << result.out;
+  }
+}
+
 /// Before anything is read: the corpus is not there either.
 std::string refusal(const std::string& device, const Variables& variables) {
   const RunResult result =

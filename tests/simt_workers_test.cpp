@@ -18,15 +18,18 @@
 namespace headroom::testing {
 namespace {
 
-/// Two workers started as torchrun does, the second one with variables of its own.
+/// Two workers started as torchrun does, the second one with variables of its own, the first one by
+/// a launcher of its own.
 struct Two {
   const int port = free_port() - 1;
   Program first, second;
-  Two(const Arguments& one, const Arguments& other, Variables variables = {})
-      : first(one, on_gpus(torchrun(0, 2, port))), second(other, on_gpus([&] {
-                                                            variables.merge(torchrun(1, 2, port));
-                                                            return variables;
-                                                          }())) {}
+  Two(const Arguments& one, const Arguments& other, Variables variables = {},
+      const Arguments& launcher = {})
+      : first(one, on_gpus(torchrun(0, 2, port), launcher)),
+        second(other, on_gpus([&] {
+                 variables.merge(torchrun(1, 2, port));
+                 return variables;
+               }())) {}
   std::vector<RunResult> wait() { return {first.wait(), second.wait()}; }
 };
 
@@ -163,17 +166,37 @@ TEST_F(WorkersOfTheProgram, EndTogetherWhereOneFailsAmidAStep) {
       << results[1].err;
 }
 
-/// Either one stands still for a while, as one does that evaluates or saves.
+/// Room for what the workers tell one another (8 KiB), but not for a checkpoint (26 KiB), on the
+/// first one only; shells count in 512 or 1024 bytes.
+TEST_F(WorkersOfTheProgram, EndTogetherWhereTheDiskOfTheFirstIsFull) {
+  const Arguments command = train_on_gpus("run", {"--set", "train.optimizer=adamw"});
+  const std::vector<RunResult> results =
+      Two(command, command, {}, {"sh", "-c", "ulimit -f 20; exec \"$@\"", "sh"}).wait();
+  EXPECT_EQ(results[0].status, 1) << results[0].err;
+  EXPECT_TRUE(contains(results[0].err, "step 3: validation loss")) << results[0].err;
+  EXPECT_TRUE(contains(results[0].err, "headroom: worker 0: ")) << results[0].err;
+  EXPECT_TRUE(contains(results[0].err, "last.safetensors")) << results[0].err;
+  expect_ended_silently(results[1], 1);
+}
+
+/// Either one stands still for a while: amid the steps, and where the first one, after its last
+/// step, evaluates and saves.
 TEST_F(WorkersOfTheProgram, WaitForASlowOne) {
   ASSERT_EQ(run_program(train("one")).status, 0);
-  for (const bool first : {true, false}) {
-    const std::string run = first ? "first" : "second";
+  struct Stop {
+    const char *run, *after, *before;
+    Program Two::*slow;
+  };
+  for (const Stop& stop : {Stop{"amid", "step 1/3 ", "step 3/3 ", &Two::first},
+                           {"other", "step 1/3 ", "step 3/3 ", &Two::second},
+                           {"end", "step 3/3 ", "step 3: validation loss", &Two::first}}) {
+    const std::string run = stop.run;
     Two workers(train_on_gpus(run), train_on_gpus(run));
-    ASSERT_TRUE(workers.first.wait_for_err("step 1/3 ")) << workers.first.err();
-    Program& slow = first ? workers.first : workers.second;
+    ASSERT_TRUE(workers.first.wait_for_err(stop.after)) << workers.first.err();
+    Program& slow = workers.*stop.slow;
     slow.send(SIGSTOP);
     std::this_thread::sleep_for(std::chrono::seconds(2));
-    EXPECT_FALSE(contains(workers.first.err(), "step 3/3 ")) << workers.first.err();
+    EXPECT_FALSE(contains(workers.first.err(), stop.before)) << workers.first.err();
     slow.send(SIGCONT);
     for (const RunResult& result : workers.wait()) {
       EXPECT_EQ(result.status, 0) << result.err;

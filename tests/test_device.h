@@ -8,12 +8,13 @@
 
 namespace headroom::testing {
 
-/// The CPU; or, where the environment has HEADROOM_TEST_DEVICE=cuda, the first GPU. cuda-slow is
-/// the same under a checker that watches each of its accesses.
+/// What these tests are linked for: the CPU, the GPU of the harness (simt), or the first GPU
+/// (cuda).
 Device test_device();
 /// That device's kernels.
 kernels::Backend& test_backend();
-/// Whether it is so slow that only the smaller problems of a list are for it.
+/// Whether it is so slow that only the smaller problems of a list are for it: in the harness, and
+/// on a GPU where the environment has HEADROOM_TEST_SLOW, as under a checker of each access.
 bool test_device_is_slow();
 
 /// While it lives, whatever reads or writes memory of the device from the host ends the test, on

@@ -1,7 +1,8 @@
 // Attention of few queries over a long cache, which costs what reading the cache costs (Flash-
 // Decoding, Dao et al. 2023): the cache is cut into chunks, so that there is work for every
 // multiprocessor, and a block attends to one chunk with all query heads of a KV head, so that each
-// byte comes from memory once. A second kernel adds the chunks, in order.
+// byte comes from memory once: where one team of warps is too small for them, what another team or
+// round reads again is in the multiprocessor's cache. A second kernel adds the chunks, in order.
 #include "kernels/cuda/attention.h"
 
 #include <algorithm>

@@ -55,8 +55,11 @@ int device_count() {
 
 std::string device_version() {
   const auto blas = static_cast<int>(cublasLtGetVersion());  // 10000 major + 100 minor + patch
-  return fmt::format("cuda (runtime {}, cuBLASLt {}.{}.{}{})", runtime_version(), blas / 10000,
-                     blas / 100 % 100, blas % 100, cudnn_version());
+  const int gpus = device_count();
+  return fmt::format("cuda ({}, runtime {}, cuBLASLt {}.{}.{}{})",
+                     gpus == 0 ? "no GPU" : fmt::format("{} GPU{}", gpus, gpus == 1 ? "" : "s"),
+                     runtime_version(), blas / 10000, blas / 100 % 100, blas % 100,
+                     cudnn_version());
 }
 
 }  // namespace headroom::kernels::cuda

@@ -14,7 +14,7 @@ namespace headroom::kernels::cuda {
 Backend& device_backend(int index);
 /// GPUs that this process can use; 0 in a build without CUDA.
 int device_count();
-/// "cuda (runtime 13.0, cuBLASLt 13.1.0, cuDNN 9.19.0)", or "" in a build without it.
+/// "cuda (2 GPUs, runtime 13.0, cuBLASLt 13.1.0, cuDNN 9.19.0)", or "" in a build without it.
 std::string device_version();
 
 }  // namespace headroom::kernels::cuda

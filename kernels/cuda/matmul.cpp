@@ -68,6 +68,10 @@ void set_attribute(const Description& description, cublasLtMatmulDescAttributes_
 
 /// The alignment of the bias is not among the preferences: choosing an algorithm takes it from the
 /// pointer (cublasLt.h, CUBLASLT_MATMUL_DESC_BIAS_POINTER).
+///
+/// Of the epilogues this one saves a pass in every model. BGRADB would overwrite the gradient of a
+/// bias, to which each micro-batch adds. GELU_AUX and DGELU know that activation alone; what they
+/// save, by its bytes 2 to 3 % of a step of GPT-2 124M, is not taken yet.
 Description describe(const Product& p, const void* bias) {
   const bool doubles = p.operands == DType::f64;
   const cublasComputeType_t type = doubles  ? CUBLAS_COMPUTE_64F
