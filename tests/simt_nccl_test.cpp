@@ -11,13 +11,9 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "kernels/cpu/tcp_communicator.h"
-#include "kernels/cuda/nccl_communicator.h"
 #include "tensor/check.h"
 #include "tests/contains.h"
-#include "tests/simt/gpu.h"
-#include "tests/simt/host_keeps_out.h"
-#include "tests/worker_processes.h"
+#include "tests/simt/workers.h"
 
 namespace headroom::testing {
 namespace {
@@ -182,19 +178,6 @@ TEST_F(NcclDouble, NoticesRanksThatDisagree) {
     return status;
   });
   EXPECT_EQ(statuses, Statuses(2, kRight));
-}
-
-/// All workers of a communicator, each in a process with a GPU whose memory the host can't touch.
-Statuses meet(int64_t size, const std::function<int(Communicator&)>& work) {
-  const int port = free_port();
-  return in_workers(size, [&](int64_t rank) {
-    gpu();
-    const simt::HostKeepsOut host_keeps_out;
-    const auto hosts =
-        kernels::cpu::make_tcp_communicator(place_of(rank, size, port), std::chrono::seconds(20));
-    const auto workers = kernels::cuda::make_nccl_communicator(*hosts);
-    return work(*workers);
-  });
 }
 
 template <class T>

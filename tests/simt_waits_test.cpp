@@ -5,7 +5,7 @@
 #include "experiments/timed_model.h"
 #include "kernels/cuda/cuda_allocator.h"
 #include "kernels/cuda/runtime.h"
-#include "tests/simt/gpu.h"
+#include "tests/simt/workers.h"
 #include "tests/train_run.h"
 #include "train/step.h"
 
@@ -52,6 +52,25 @@ TEST(Waits, ATrainingStepWaitsOnce) {
     EXPECT_NEAR(there.loss, here.loss, 1e-4);
     EXPECT_NEAR(there.gradient_norm / here.gradient_norm, 1, 1e-3);
   }
+}
+
+/// That of several workers too, whatever their buckets: before it copies what it reads, when it
+/// looks whether the others live, and after.
+TEST(Waits, AStepOfTwoWorkersWaitsAtItsEnd) {
+  const auto train = [](kernels::Communicator& workers) {
+    const nn::GPT model(four_layers(), 7, nn::Scope{.seed = 1, .device = gpu()});
+    train::Optimizer optimizer({}, model.parameters(), DType::f32);
+    train::GradientSync sync(workers, model.parameters(), 1000);
+    const std::vector<train::Batch> batches = batches_of(2);
+    std::vector<unsigned> waits;
+    for (int64_t step = 1; step <= 2; ++step) {
+      const unsigned before = simt::waits();
+      train_step(model, optimizer, batches, {.step = step, .clip_norm = 1.0, .sync = &sync});
+      waits.push_back(simt::waits() - before);
+    }
+    return waits == std::vector<unsigned>{2, 2} ? 0 : 1;
+  };
+  EXPECT_EQ(meet(2, train), (std::vector<int>{0, 0}));
 }
 
 /// 1024 sequences of 512 tokens, and their targets.

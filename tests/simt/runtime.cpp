@@ -133,9 +133,12 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (const cudaError_t refused = simt::wait_call(stream); refused != cudaSuccess) {
     return refused;
   }
-  const bool ready = stream == nullptr || stream->pending.empty();
-  simt::run_pending(stream);
-  return ready ? cudaSuccess : cudaErrorNotReady;
+  if (stream != nullptr && !stream->pending.empty()) {
+    simt::run_pending(stream);
+    return cudaErrorNotReady;
+  }
+  simt::count_wait();
+  return cudaSuccess;
 }
 /// Programming Guide, "Creation and Destruction of Streams": what is still pending is done first.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {

@@ -94,7 +94,8 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 namespace simt {
 /// How many GPUs the machine seems to have; 1 at first.
 void set_device_count(int count);
-/// How often the host has asked to wait for a stream, an event or, in cudaFree(), the device.
+/// How often the host has asked to wait for a stream, an event or, in cudaFree(), the device, or
+/// has seen by cudaStreamQuery() that it need wait no more.
 unsigned waits();
 /// How often it has launched a graph.
 unsigned graph_launches();
