@@ -110,7 +110,7 @@ int run_command(const Command& command, std::vector<std::string> arguments) {
   } catch (const CLI::ParseError& e) {
     throw InputError(fmt::format("{} ({} --help explains its usage)", e.what(), name));
   }
-  check_workers(command.name, common);
+  share_command(command.name, common);
   use_threads(common);
   return common.profile.empty() ? action() : profiled(common.profile, name, common.quiet, action);
 }

@@ -3,7 +3,6 @@
 
 #include <CLI/App.hpp>
 
-#include "cli/workers.h"
 #include "train/device.h"
 #include "train/interrupt.h"
 
@@ -27,7 +26,7 @@ TrainingJob read_job(const TrainingOptions& options, Common& common) {
   const Device first = common.device.value_or(configs::first_of(job.config.train.device));
   job.device = train::choose_device(kernels::own_device(first), job.config.train);
   job.config.train.device = configs::kind_of(job.device);
-  job.workers = &share_job(job.device, common);
+  job.workers = &kernels::workers(job.device);
   for (const std::string& each : argument.notes) {  // only the first worker's are seen
     note(common, each);
   }

@@ -5,14 +5,36 @@
 #include <chrono>
 #include <thread>
 
-#include "kernels/worker_place.h"
+#include "kernels/comm.h"
 #include "tensor/check.h"
 
 namespace headroom::cli {
 
 namespace {
 kernels::Communicator* joined = nullptr;  // once the others are found
+
+void meet_at(const kernels::WorkerPlace& place, const Common& common) {
+  speak_as_worker(place.rank);
+  if (place.rank == 0) {
+    note(common, fmt::format("{} workers meet at {}:{}", place.size, place.address, place.port));
+  }
+  joined = &kernels::meet_workers();
 }
+
+/// Long enough for the first worker to end all, if it met the same.
+void let_the_first_speak() {
+  constexpr auto kLook = std::chrono::milliseconds(10);
+  constexpr int kLooks = 100;
+  try {
+    for (int i = 0; i < kLooks; ++i) {
+      joined->progress();
+      std::this_thread::sleep_for(kLook);
+    }
+  } catch (const Error&) {  // it is gone, and was silent
+  }
+}
+
+}  // namespace
 
 void join_workers() {
   joined = &kernels::workers();
@@ -21,9 +43,13 @@ void join_workers() {
   }
 }
 
-void check_workers(const std::string& command, Common& common) {
-  common.quiet = common.quiet || joined->rank() > 0;
+void share_command(const std::string& command, Common& common) {
   if (command == "train" || command == "sweep") {
+    const bool on_processors = common.device && common.device->type == Device::Type::cpu;
+    if (const auto place = kernels::place_by_address(); place && !on_processors) {
+      meet_at(*place, common);
+    }
+    common.quiet = common.quiet || joined->rank() > 0;
     return;
   }
   const auto [variable, count] = kernels::started_by_address();
@@ -36,23 +62,10 @@ void check_workers(const std::string& command, Common& common) {
               command, variable, count);
 }
 
-kernels::Communicator& share_job(Device device, Common& common) {
-  kernels::Communicator& workers = kernels::workers(device);
-  const bool met_here = workers.size() > 1 && joined->size() == 1;
-  joined = &workers;
-  if (met_here) {
-    speak_as_worker(workers.rank());
-    common.quiet = common.quiet || workers.rank() > 0;
-    use_threads(common);
-  }
-  return workers;
-}
-
 int fail(int status, std::string_view what) {
   const bool several = joined != nullptr && joined->size() > 1;
   if (several && joined->rank() > 0) {
-    // Long enough for the first worker to say it and end all, if it met the same.
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+    let_the_first_speak();
   }
   complain(what);
   if (several) {

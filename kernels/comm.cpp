@@ -59,11 +59,7 @@ std::unique_ptr<Communicator> find_others() {
   return mpi;
 }
 
-/// Absent for a single worker, and for those that MPI has found.
-std::optional<WorkerPlace> place_by_address() {
-  return workers().size() == 1 ? worker_place() : std::nullopt;
-}
-
+/// Null until they have met.
 std::unique_ptr<Communicator>& met_by_address() {
   static std::unique_ptr<Communicator> instance;
   return instance;
@@ -90,15 +86,23 @@ Communicator& workers() {
   return mpi != nullptr ? *mpi : alone();
 }
 
-Communicator& workers(Device device) {
-  if (device.type == Device::Type::cpu) {
-    return workers_on_processors();
-  }
+std::optional<WorkerPlace> place_by_address() {
+  return workers().size() == 1 && cuda::device_count() > 0 ? worker_place() : std::nullopt;
+}
+
+Communicator& meet_workers() {
   std::unique_ptr<Communicator>& met = met_by_address();
   if (const auto place = place_by_address(); place && met == nullptr) {
     met = cpu::make_tcp_communicator(*place);
   }
-  Communicator& hosts = met != nullptr ? *met : workers();
+  return met != nullptr ? *met : workers();
+}
+
+Communicator& workers(Device device) {
+  if (device.type == Device::Type::cpu) {
+    return workers_on_processors();
+  }
+  Communicator& hosts = meet_workers();
   if (hosts.size() == 1) {
     return alone();
   }

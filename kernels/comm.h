@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "kernels/worker_place.h"
 #include "tensor/tensor.h"
 
 namespace headroom::kernels {
@@ -42,10 +44,15 @@ Communicator& alone();
 /// otherwise alone(). Throws InputError when there are several and this build has no MPI, or one
 /// that can't find them.
 Communicator& workers();
-/// The same for tensors of `device` beside the host's. On a GPU NCCL sums, and the workers may have
-/// been started by torchrun or Slurm without MPI (kernels/worker_place.h): the first call waits
-/// until all have come. Throws InputError where they can't meet or this build has no NCCL, and on
-/// the CPU where they were started to meet without MPI.
+/// Where this process stands among workers that are to meet at one address, as torchrun or Slurm
+/// started them. Absent for a process alone, for those that MPI has found, and on a machine without
+/// GPUs: elsewhere only MPI serves.
+std::optional<WorkerPlace> place_by_address();
+/// Those of workers(), or those of place_by_address(): the first call waits until all have come.
+/// What they sum and copy lies in the host's memory. Throws InputError where they can't meet.
+Communicator& meet_workers();
+/// The same for tensors of `device` beside the host's: on a GPU NCCL sums. Throws InputError where
+/// this build has no NCCL, and on the CPU where they were started to meet without MPI.
 Communicator& workers(Device device);
 /// Workers on this machine, which divide its cores, as far as they have met.
 int64_t workers_here();

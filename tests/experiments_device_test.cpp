@@ -78,7 +78,7 @@ TEST_F(OnTheDevice, ARunIsReadInTheArithmeticItAsksFor) {
     return loss_under(*run.model, twins.ids, "static");
   };
   const double exact = loss("false"), rounded = loss("true");
-  EXPECT_NE(rounded, exact);
+  EXPECT_TRUE(rounded != exact || !test_device_is_a_double());
   EXPECT_NEAR(rounded / exact, 1, 0.01);
   EXPECT_EQ(loss("false"), exact);
 }

@@ -24,9 +24,11 @@ class CublasLtDouble : public ::testing::Test {
     cublasLtMatmulPreferenceDestroy(preference_);
     cublasLtDestroy(handle_);
   }
-  cublasStatus_t choose(int asked = 1) {
+  cublasStatus_t choose(int asked = 1) { return choose_to_add(d_, asked); }
+  /// For a product that is added to a matrix of this layout.
+  cublasStatus_t choose_to_add(cublasLtMatrixLayoutOpaque_t c, int asked = 1) {
     int found = 0;
-    return cublasLtMatmulAlgoGetHeuristic(handle_, &description_, &a_, &b_, &d_, &d_, preference_,
+    return cublasLtMatmulAlgoGetHeuristic(handle_, &description_, &a_, &b_, &c, &d_, preference_,
                                           asked, &result_, &found);
   }
   cublasStatus_t multiply() {
@@ -70,6 +72,22 @@ TEST_F(CublasLtDouble, RefusesShapesThatDoNotMeet) {
   EXPECT_EQ(choose(), CUBLAS_STATUS_INVALID_VALUE);
 }
 
+TEST_F(CublasLtDouble, RefusesToAddToAMatrixOfAnotherShapeOrType) {
+  cublasLtMatrixLayoutOpaque_t c = d_;
+  EXPECT_EQ(choose_to_add(c), CUBLAS_STATUS_SUCCESS);
+  c.columns = 3;
+  EXPECT_EQ(choose_to_add(c), CUBLAS_STATUS_INVALID_VALUE);
+  c = d_;
+  c.rows = 2;
+  EXPECT_EQ(choose_to_add(c), CUBLAS_STATUS_INVALID_VALUE);
+  c = d_;
+  c.batch = 2;
+  EXPECT_EQ(choose_to_add(c), CUBLAS_STATUS_INVALID_VALUE);
+  c = d_;
+  c.type = CUDA_R_16BF;
+  EXPECT_EQ(choose_to_add(c), CUBLAS_STATUS_NOT_SUPPORTED);
+}
+
 TEST_F(CublasLtDouble, RefusesMatricesWithoutRows) {
   a_.columns = b_.rows = 0;
   EXPECT_EQ(choose(), CUBLAS_STATUS_INVALID_VALUE);
@@ -103,6 +121,11 @@ TEST_F(CublasLtDouble, RefusesTypesThatItsTableLacks) {
   EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
   b_.type = CUDA_R_16BF;
   EXPECT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  d_.type = CUDA_R_16BF;
+  EXPECT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  a_.type = b_.type = CUDA_R_32F;
+  EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
+  a_.type = b_.type = CUDA_R_16BF;
   for (const cublasComputeType_t compute : {CUBLAS_COMPUTE_64F, CUBLAS_COMPUTE_32F_FAST_TF32}) {
     description_.compute = compute;
     EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
@@ -176,10 +199,16 @@ TEST_F(CublasLtDouble, RefusesABiasThatIsNowhere) {
 TEST_F(CublasLtDouble, RefusesABiasLessAlignedThanTheOneTheAlgorithmWasChosenFor) {
   set_epilogue(CUBLASLT_EPILOGUE_BIAS, bias_);
   ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
-  set_epilogue(CUBLASLT_EPILOGUE_BIAS, bias_ + 1);
+  set_epilogue(CUBLASLT_EPILOGUE_BIAS, bias_ + 4);
   EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE);
   ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
+}
+
+TEST_F(CublasLtDouble, RefusesABiasThatBeginsAmidAWideLoad) {
+  set_epilogue(CUBLASLT_EPILOGUE_BIAS, bias_ + 1);
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE);
 }
 
 TEST_F(CublasLtDouble, RefusesAnAlgorithmThatWasChosenForAnotherEpilogue) {

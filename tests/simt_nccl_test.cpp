@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "tensor/check.h"
 #include "tests/contains.h"
+#include "tests/run_program.h"
 #include "tests/simt/workers.h"
 
 namespace headroom::testing {
@@ -78,9 +79,9 @@ TEST_F(NcclDouble, RefusesARankBeyondTheOthers) {
 
 /// "... and unique within a communicator clique."
 TEST_F(NcclDouble, RefusesARankTwice) {
-  ASSERT_EQ(make(0, 2), ncclSuccess);
+  ASSERT_EQ(make(0, 2, 0), ncclInProgress);
   ncclComm_t first = comm_;
-  EXPECT_EQ(make(0, 2), ncclInvalidUsage);
+  EXPECT_EQ(make(0, 2, 0), ncclInvalidUsage);
   comm_ = first;
 }
 
@@ -121,6 +122,32 @@ TEST_F(NcclDouble, RefusesACallBeforeTheLastOneIsThrough) {
   while (state() == ncclInProgress) {
   }
   EXPECT_EQ(sum(memory_), ncclInProgress);
+}
+
+/// ncclCommInitRank() "implicitly synchronizes with other ranks".
+TEST_F(NcclDouble, StartsNoSoonerThanAllRanksHaveCome) {
+  ASSERT_EQ(make(0, 2, 0), ncclInProgress);
+  for (int looks = 0; looks < 100; ++looks) {
+    ASSERT_EQ(state(), ncclInProgress);
+  }
+  EXPECT_EQ(sum(memory_), ncclInvalidArgument);
+}
+
+/// "Fault Tolerance": ncclRemoteError is "remote process exited"; it is the communicator's state
+/// from then on, and what every later call returns.
+TEST_F(NcclDouble, RefusesWhateverComesAfterARankIsGone) {
+  const Statuses statuses = in_workers(2, [this](int64_t rank) {
+    if (make(static_cast<int>(rank), 2) != ncclSuccess || rank == 1) {
+      return 1;
+    }
+    EXPECT_EQ(sum(memory_), ncclSuccess);
+    cudaStreamSynchronize(stream_);
+    const bool told = state() == ncclRemoteError && sum(memory_) == ncclRemoteError &&
+                      broadcast(0) == ncclRemoteError && ncclCommFinalize(comm_) == ncclRemoteError;
+    ncclCommDestroy(comm_);
+    return told ? kRight : 2;
+  });
+  EXPECT_EQ(statuses, (Statuses{kRight, 1}));
 }
 
 /// "Data Pointers": NCCL's buffers are CUDA's memory.
@@ -235,6 +262,31 @@ TEST(WorkersOnGpus, GetWhatAnyOfThemHasOnEitherMemory) {
     return kernels::sum_over(workers, 2) == 6 ? kRight : 2;
   });
   EXPECT_EQ(statuses, Statuses(3, kRight));
+}
+
+/// The second one ends all or dies while the first one starts NCCL, which waits for it.
+TEST(WorkersOnGpus, NoticeOneThatFailsBeforeNcclHasStarted) {
+  for (const bool killed : {false, true}) {
+    const TemporaryFolder folder;  // what the double leaves there, when a rank is ended, goes too
+    const int port = free_port();
+    const Statuses statuses = in_workers(2, [&](int64_t rank) {
+      setenv("TMPDIR", folder.path().c_str(), 1);
+      gpu();
+      const auto hosts = kernels::cpu::make_tcp_communicator(place_of(rank, 2, port));
+      if (rank == 1) {
+        const Tensor id = Tensor::zeros({NCCL_UNIQUE_ID_BYTES}, DType::i8, kCpu);
+        hosts->broadcast(id, 0);
+        killed ? void(raise(SIGKILL)) : hosts->abort(kRight);
+      }
+      try {
+        kernels::cuda::make_nccl_communicator(*hosts);
+      } catch (const Error& error) {
+        return killed && contains(error.what(), "worker 1 has ended") ? kRight : 2;
+      }
+      return 1;
+    });
+    EXPECT_EQ(statuses, (Statuses{kRight, killed ? 128 + SIGKILL : kRight}));
+  }
 }
 
 /// It waits for its own GPU alone, which waits for the other one's.

@@ -36,7 +36,8 @@ struct Two {
 /// A worker that another one's failure ended says nothing of it.
 void expect_ended_silently(const RunResult& result, int status) {
   EXPECT_EQ(result.status, status);
-  EXPECT_FALSE(contains(result.err, "headroom: ")) << result.err;
+  const std::string meeting = "headroom: worker 0: 2 workers meet at ";
+  EXPECT_EQ(result.err.rfind("headroom: "), result.err.find(meeting)) << result.err;
 }
 
 class WorkersOfTheProgram : public ::testing::Test {
@@ -50,7 +51,10 @@ class WorkersOfTheProgram : public ::testing::Test {
     config.train.warmup_steps = 0;
     config.train.eval_every = config.train.save_every = 3;
     write_file(config_, configs::to_yaml(config));
+    setenv("TMPDIR", work_.folder.path().c_str(),
+           1);  // where a worker that was ended leaves things
   }
+  void TearDown() override { unsetenv("TMPDIR"); }
   Arguments train(const std::string& run, const Arguments& more = {}) const {
     Arguments all = {"train", config_.string(), "--out", (work_.folder / run).string()};
     all.insert(all.end(), more.begin(), more.end());
@@ -59,6 +63,13 @@ class WorkersOfTheProgram : public ::testing::Test {
   Arguments train_on_gpus(const std::string& run, Arguments more = {}) const {
     more.insert(more.end(), {"--device", "cuda"});
     return train(run, more);
+  }
+  static void expect_told_once(const Arguments& command, const std::string& what) {
+    const std::vector<RunResult> results = Two(command, command).wait();
+    EXPECT_EQ(results[0].status, 2);
+    EXPECT_TRUE(contains(results[0].err, "headroom: worker 0: ")) << results[0].err;
+    EXPECT_TRUE(contains(results[0].err, what)) << results[0].err;
+    expect_ended_silently(results[1], 2);
   }
   void expect_as_one(const std::string& run) const {
     const auto these = metrics_of(work_.folder / run), those = metrics_of(work_.folder / "one");
@@ -206,21 +217,52 @@ TEST_F(WorkersOfTheProgram, WaitForASlowOne) {
 }
 
 TEST_F(WorkersOfTheProgram, NeedAGpuEach) {
-  Variables variables = torchrun(1, 2, free_port());
-  variables["SIMT_DEVICES"] = "1";
-  const RunResult lacking = run_program(train_on_gpus("run"), on_gpus(variables));
-  EXPECT_EQ(lacking.status, 2);
-  EXPECT_TRUE(contains(lacking.err,
-                       "this is worker 1 of its machine, counted from 0, which shows "
-                       "it 1 GPU: each worker needs one of its own"))
-      << lacking.err;
-  const RunResult chosen =
-      run_program(train("run", {"--device", "cuda:1"}), on_gpus(torchrun(1, 2, free_port())));
-  EXPECT_EQ(chosen.status, 2);
-  EXPECT_TRUE(contains(chosen.err,
-                       "the device is cuda:1, but each of 2 workers takes the GPU of "
-                       "its own number: use --device cuda"))
-      << chosen.err;
+  const Arguments command = train_on_gpus("run");
+  const std::vector<RunResult> lacking = Two(command, command, {{"SIMT_DEVICES", "1"}}).wait();
+  expect_ended_silently(lacking[0], 2);
+  EXPECT_EQ(lacking[1].status, 2);
+  EXPECT_TRUE(contains(lacking[1].err,
+                       "headroom: worker 1: this is worker 1 of its machine, counted from 0, which "
+                       "shows it 1 GPU: each worker needs one of its own"))
+      << lacking[1].err;
+  expect_told_once(train("run", {"--device", "cuda:1"}),
+                   "the device is cuda:1, but each of 2 workers takes the GPU of its own number: "
+                   "use --device cuda");
+}
+
+/// What all find wrong the first one says, whatever they find it in: they have met before.
+TEST_F(WorkersOfTheProgram, TellACommonMistakeOnce) {
+  expect_told_once(train_on_gpus("run", {"--set", "train.nonsense=1"}), "train.nonsense");
+  expect_told_once(train("run", {"--set", "train.device=cpu"}),
+                   "WORLD_SIZE is 2, but workers on processors find one another by MPI");
+}
+
+TEST_F(WorkersOfTheProgram, EndTogetherWhereTheConfigOfOneIsWrong) {
+  const std::vector<RunResult> results =
+      Two(train_on_gpus("run"), train_on_gpus("run", {"--set", "train.nonsense=1"})).wait();
+  expect_ended_silently(results[0], 2);
+  EXPECT_EQ(results[1].status, 2);
+  EXPECT_TRUE(contains(results[1].err, "headroom: worker 1: ")) << results[1].err;
+  EXPECT_TRUE(contains(results[1].err, "train.nonsense")) << results[1].err;
+}
+
+/// The first one can't make the id by which NCCL's workers find one another.
+TEST_F(WorkersOfTheProgram, EndTogetherWhereNcclDoesNotStart) {
+  const Arguments command = train_on_gpus("run");
+  const std::vector<RunResult> results =
+      Two(command, command, {}, {"env", "TMPDIR=/nowhere"}).wait();
+  EXPECT_EQ(results[0].status, 1);
+  EXPECT_TRUE(contains(results[0].err, "worker 0: [nccl] ncclGetUniqueId of worker 0 failed"))
+      << results[0].err;
+  expect_ended_silently(results[1], 1);
+}
+
+/// A process alone whose shell still has the variables of one among several.
+TEST_F(WorkersOfTheProgram, WaitForNobodyOnProcessors) {
+  const RunResult result =
+      run_program(train("run", {"--device", "cpu"}), on_gpus(torchrun(0, 2, free_port())));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(contains(result.err, "workers on processors find one another by MPI")) << result.err;
 }
 
 }  // namespace

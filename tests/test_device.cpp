@@ -10,6 +10,8 @@ kernels::Backend& test_backend() { return kernels::backend(test_device()); }
 
 bool test_device_is_slow() { return false; }
 
+bool test_device_is_a_double() { return false; }
+
 std::shared_ptr<void> keep_host_out() { return nullptr; }
 
 }  // namespace headroom::testing

@@ -17,6 +17,10 @@ kernels::Backend& test_backend();
 /// on a GPU where the environment has HEADROOM_TEST_SLOW, as under a checker of each access.
 bool test_device_is_slow();
 
+/// Whether it is the harness, whose cuBLASLt is a double that rounds as it is told to and sums each
+/// row alike. The real one may round less, and choose a kernel by the number of rows.
+bool test_device_is_a_double();
+
 /// While it lives, whatever reads or writes memory of the device from the host ends the test, on
 /// devices that can tell: those of the harness.
 std::shared_ptr<void> keep_host_out();

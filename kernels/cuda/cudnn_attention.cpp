@@ -139,14 +139,17 @@ class Attention {
   std::unique_ptr<fe::graph::Graph> graph_;
 };
 
+void check_cudnn(cudnnStatus_t status, const char* what) {
+  check(status == CUDNN_STATUS_SUCCESS, "[cuda] cuDNN: {} failed: {}", what,
+        cudnnGetErrorString(status));
+}
+
 /// cuDNN and the plans made so far.
 class Cudnn {
  public:
   Cudnn() {
-    if (cudnnCreate(&handle_) != CUDNN_STATUS_SUCCESS ||
-        cudnnSetStream(handle_, stream()) != CUDNN_STATUS_SUCCESS) {
-      handle_ = nullptr;
-    }
+    check_cudnn(cudnnCreate(&handle_), "starting");
+    check_cudnn(cudnnSetStream(handle_, stream()), "choosing the stream");
     int device = 0;
     check_call(cudaGetDevice(&device), "asking for the GPU");
     check_call(cudaDeviceGetAttribute(&major_, cudaDevAttrComputeCapabilityMajor, device),
@@ -180,8 +183,7 @@ class Cudnn {
   };
 
   Plan make_plan(const Problem& p) const {
-    if (handle_ == nullptr ||
-        (p.backward && p.repeatable && !cudnn_backward_repeats(major_, cudnnGetVersion()))) {
+    if (p.backward && p.repeatable && !cudnn_backward_repeats(major_, cudnnGetVersion())) {
       return {};
     }
     Plan plan;
@@ -194,7 +196,7 @@ class Cudnn {
     return plan;
   }
 
-  cudnnHandle_t handle_ = nullptr;  // null: cuDNN did not start
+  cudnnHandle_t handle_ = nullptr;
   int major_ = 0;
   PlanCache<Problem, Plan, kMostPlans> plans_;
 };

@@ -106,8 +106,8 @@ class Nccl final : public Communicator {
     finish();
   }
 
+  /// ncclCommAbort() could itself wait for the GPU, and the end of the process does as much.
   [[noreturn]] void abort(int status) override {
-    ncclCommAbort(comm_);
     hosts_.abort(status);
     std::_Exit(status);  // GCC 12 doesn't see through the virtual call that it never returns
   }

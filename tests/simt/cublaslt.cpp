@@ -296,9 +296,11 @@ cublasStatus_t bias_is_right(const cublasLtMatmulDescOpaque_t& description,
   if (algorithm.data[kEpilogue] != description.epilogue) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  // "if the parameters are unexpectedly NULL", and the alignment that the algorithm counts on.
-  const bool wrong = description.bias == nullptr ||
-                     alignment_of(description.bias) < algorithm.data[kBiasAlignment];
+  // "if the parameters are unexpectedly NULL", and the alignment that the algorithm counts on. Of
+  // less than 16 bytes, the widest load, nothing documents that any algorithm reads it.
+  constexpr uint64_t kWidestLoad = 16;
+  const uint64_t least = std::max(kWidestLoad, algorithm.data[kBiasAlignment]);
+  const bool wrong = description.bias == nullptr || alignment_of(description.bias) < least;
   return description.epilogue == CUBLASLT_EPILOGUE_BIAS && wrong ? CUBLAS_STATUS_INVALID_VALUE
                                                                  : CUBLAS_STATUS_SUCCESS;
 }

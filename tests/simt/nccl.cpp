@@ -39,6 +39,7 @@ struct ncclComm {
   int lock = -1;           // held as long as this rank lives
   int64_t operations = 0;  // called so far
   int busy = 0;            // so many looks until the last call has done its part
+  bool met = false;        // all ranks have come
   bool finalized = false;
   ncclResult_t state = ncclSuccess;  // of what is under way
 };
@@ -84,6 +85,18 @@ bool is_gone(const ncclComm& comm, int rank) {
     close(file);
   }
   return gone;
+}
+
+/// "ncclCommInitRank implicitly synchronizes with other ranks": false until all have come. One that
+/// never comes is waited for without end.
+bool look_for_others(ncclComm& comm) {
+  for (int rank = 0; rank < comm.size && !comm.met; ++rank) {
+    if (!fs::exists(comm.folder / fmt::format("lives.{}", rank))) {
+      return false;
+    }
+  }
+  comm.met = true;
+  return true;
 }
 
 /// Takes the rank: the file that its process holds a lock on as long as it lives appears with the
@@ -186,7 +199,7 @@ ncclResult_t begin(ncclComm_t comm) {
   if (!library().alive.contains(comm)) {
     return refuse(ncclInvalidArgument, "no communicator, or one that was destroyed or aborted");
   }
-  if (comm->busy > 0) {
+  if (!comm->met || comm->busy > 0) {
     return refuse(ncclInvalidArgument, "the call before has not returned ncclSuccess yet");
   }
   if (comm->finalized) {
@@ -265,8 +278,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 
 /// "Communicator Creation and Management Functions": "rank must be between 0 and nranks-1 and
-/// unique within a communicator clique"; a config must come from NCCL_CONFIG_INITIALIZER. Here all
-/// ranks wait for one another in their first operation.
+/// unique within a communicator clique"; a config must come from NCCL_CONFIG_INITIALIZER.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
   if (nranks < 1 || rank < 0 || rank >= nranks) {
@@ -286,6 +298,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId i
   }
   library().alive.insert(made);
   *comm = made;
+  while (made->blocking && !look_for_others(*made)) {
+    usleep(200);
+  }
   return end(*made);
 }
 
@@ -334,7 +349,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   if (!library().alive.contains(comm)) {
     return refuse(ncclInvalidArgument, "no communicator, or one that was destroyed or aborted");
   }
-  *state = comm->busy > 0 && --comm->busy > 0 ? ncclInProgress : comm->state;
+  const bool busy = !look_for_others(*comm) || (comm->busy > 0 && --comm->busy > 0);
+  *state = busy ? ncclInProgress : comm->state;
   return ncclSuccess;
 }
 

@@ -12,6 +12,8 @@ kernels::Backend& test_backend() { return kernels::backend(test_device()); }
 
 bool test_device_is_slow() { return true; }
 
+bool test_device_is_a_double() { return true; }
+
 std::shared_ptr<void> keep_host_out() {
   gpu();
   return std::make_shared<simt::HostKeepsOut>();
