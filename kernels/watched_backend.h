@@ -220,35 +220,25 @@ class WatchedBackend final : public Backend {
   }
 
   /// A kernel is over when the device is done with it.
-  class Timed {
-   public:
-    Timed(Backend& device, const char* name, const Operands& operands)
-        : kernel_(name, operands), device_(device) {}
-    Timed(const Timed&) = delete;
-    Timed& operator=(const Timed&) = delete;
-    ~Timed() { device_.wait(); }  // NOLINT(bugprone-exception-escape)
-
-   private:
-    Kernel kernel_;
-    Backend& device_;
-  };
-
   template <class... P, class... A>
   void run(void (Backend::*kernel)(P...), const char* name, const Operands& operands, A&&... args) {
     if (CallRecording* recording = CallRecording::current(); recording != nullptr) {
       recording->keep(kernel, args...);
     }
     const CallRecording::InsideKernel inside;
-    const Timed timed(inner_, name, operands);
+    const Kernel timed(name, operands);
     (inner_.*kernel)(std::forward<A>(args)...);
+    inner_.wait();
   }
   /// A kernel that tells the host a number, which a replay could not.
   template <class R, class... P, class... A>
   R answer(R (Backend::*kernel)(P...), const char* name, const Operands& operands, A&&... args) {
     check(CallRecording::current() == nullptr,
           "[record] a step that is recorded can't ask for {}: a replay would not", name);
-    const Timed timed(inner_, name, operands);
-    return (inner_.*kernel)(std::forward<A>(args)...);
+    const Kernel timed(name, operands);
+    const R answered = (inner_.*kernel)(std::forward<A>(args)...);
+    inner_.wait();
+    return answered;
   }
 
   Backend& inner_;

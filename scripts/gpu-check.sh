@@ -1,17 +1,18 @@
 #!/bin/bash
 # Everything that only a machine with an NVIDIA GPU can show: builds, runs the tests of what computes there on the GPU, the
 # kernels' under compute-sanitizer too, trains a run twice, and runs the benchmarks beside the peaks that they measure and a
-# sweep. Needs nvcc, cuDNN and NCCL (PyTorch's wheels bring the last two), and of the packages in scripts/setup.sh either all or
-# a network, by which apt brings them.
-# Usage: scripts/gpu-check.sh [FOLDER]   its results, by default runs/gpu-check; every step runs, one failure fails the check
+# sweep. Needs nvcc, cuDNN and NCCL (PyTorch's wheels bring the last two); and either the packages in scripts/setup.sh, the
+# headers of cuDNN's frontend and compute-sanitizer, or a network, by which apt and pip bring them.
+# Usage: scripts/gpu-check.sh [FOLDER]   its results, by default runs/gpu-check; every step runs, and the check fails with one
+# that fails or for want of something is left out
 set -u
 cd "$(dirname "$0")/.." || exit
 
 # What each step may take of the 520 seconds in all. What it leaves is for those that come after it, each in its proportion.
-steps='setup:40 build:140 machine:10 tests:55 sanitizer:70 repeat:20 bench:60 sweep:125'
+steps='setup:40 build:140 machine:10 tests:50 cudnn:5 sanitizer:70 repeat:20 bench:60 sweep:125'
 seconds_left=520
 shares_left=520
-left_out=77
+left_out=100
 
 mkdir -p "${1:-runs/gpu-check}" || exit 2
 export build=build-gpu left_out results=
@@ -19,25 +20,37 @@ results=$(cd "${1:-runs/gpu-check}" && pwd)
 
 nvidia-smi -L >/dev/null 2>&1 || { echo "gpu-check.sh: this machine has no NVIDIA GPU (nvidia-smi -L lists none)." >&2; exit 2; }
 
-# What apt can't bring, where there is no internet, CMake then names.
-setup() { scripts/setup.sh gpu || echo "going on with what is installed"; }
+# What can't be brought is missed by the step that needs it.
+setup() {
+  scripts/setup.sh gpu || echo "going on with what is installed"
+  python3 -m pip install --quiet --no-deps --upgrade --retries 1 --timeout 10 --target $build/wheels \
+    nvidia-cudnn-frontend==1.32.0 nvidia-cuda-sanitizer-api==13.0.85 || echo "going on with what is installed"
+}
 
 build() {
-  cmake --preset test -B $build -DHEADROOM_CUDA=ON -DHEADROOM_MPI=OFF -DCMAKE_CUDA_ARCHITECTURES=native &&
-    cmake --build $build --target headroom tests_cuda
+  cmake --preset test -B $build -DHEADROOM_CUDA=ON -DHEADROOM_MPI=OFF -DCMAKE_CUDA_ARCHITECTURES=native \
+    -DCMAKE_INCLUDE_PATH="$PWD/$build/wheels/include" && cmake --build $build --target headroom tests_cuda
 }
 
 machine() { nvidia-smi && $build/headroom --version; }
 
 tests() { $build/tests/cuda/tests_cuda --gtest_brief=1; }
 
+# Those of the tests that a build without cuDNN skips.
+cudnn() {
+  local version
+  version=$($build/headroom --version) || return
+  [[ $version == *cuDNN* ]] || { echo "a build without cuDNN: build.txt says why"; return $left_out; }
+  $build/tests/cuda/tests_cuda --gtest_filter='*Cudnn*'
+}
+
 # An error of memory, a race for shared memory, a barrier that not all threads reach: in every family of kernels, at the
 # sizes that a slow device gets, each tensor in memory of its own, whose end the checker knows.
 sanitizer() {
   local checker tool run runs=() failed=0
   local models='Gradient.*:*/OpsGolden.*:*/GoldenModels.*:*/GoldenTraining.*:RecordedStep.*:GenerationOnADevice.*:OnTheDevice.*'
-  checker=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
-  [ -x "$checker" ] || { echo "no compute-sanitizer: it comes with the CUDA Toolkit, not with Python's wheels"; return $left_out; }
+  checker=$(PATH=$PATH:/usr/local/cuda/bin:$build/wheels/nvidia/cu13/bin command -v compute-sanitizer) ||
+    { echo "no compute-sanitizer: the CUDA Toolkit has it, and the wheel nvidia-cuda-sanitizer-api"; return $left_out; }
   export HEADROOM_TEST_SLOW=1 HEADROOM_CUDA_CACHE=0
   for tool in memcheck racecheck synccheck; do
     "$checker" --tool $tool --error-exitcode 1 --log-file "$results/$tool.txt" \
@@ -85,7 +98,7 @@ sweep() {
   quick sweep trial $trial && quick sweep sweep $((trial * (budget * 9 / 10 - SECONDS) / (SECONDS + 1)))
 }
 
-export -f setup build machine tests sanitizer quick repeat bench sweep
+export -f setup build machine tests cudnn sanitizer quick repeat bench sweep
 summary=
 failed=
 for step in $steps; do
@@ -100,7 +113,7 @@ for step in $steps; do
   timeout --kill-after=3 $limit bash -c "set -uo pipefail; $step" 2>&1 | tee "$results/$step.txt"
   case ${PIPESTATUS[0]} in
     0) result=ok ;;
-    "$left_out") result='left out' ;;
+    "$left_out") result='LEFT OUT' failed="$failed $step (left out)" ;;
     124 | 137) result='OUT OF TIME' failed="$failed $step" ;;
     *) result=FAILED failed="$failed $step" ;;
   esac

@@ -140,17 +140,19 @@ TEST_P(OptimizerKernels, MuonTurnsGradientsIntoDirections) {
 
 TEST_P(OptimizerKernels, UnitMatricesHaveNormOne) {
   constexpr double kEps = 1e-3;
-  for (const int64_t width : {1, 17, 300}) {
-    const DeviceOperand x(GetParam().type, {3, 5, width}, random_);
-    Tensor y = there(Tensor::zeros({3, 5, width}, GetParam().type));
+  for (const Shape& shape :
+       {Shape{3, 5, 1}, {3, 5, 17}, {3, 5, 300}, {2, 5, 1701}, {65, 1, 3}, {1, 1, 1}}) {
+    const DeviceOperand x(GetParam().type, shape, random_);
+    Tensor y = there(Tensor::zeros(shape, GetParam().type));
     test_backend().unit_matrices(x.tensor, kEps, y);
+    const int64_t size = shape.dim(1) * shape.dim(2);
+    std::vector<double> squares(static_cast<size_t>(shape.dim(0)), 0.0);
+    for (int64_t i = 0; i < shape.numel(); ++i)
+      squares[static_cast<size_t>(i / size)] += x[i] * x[i];
     expect_elements(
         y,
         [&](int64_t i) {
-          const int64_t first = i / (5 * width) * 5 * width;
-          double squares = 0;
-          for (int64_t j = first; j < first + 5 * width; ++j) squares += x[j] * x[j];
-          return x[i] / (std::sqrt(squares) + kEps);
+          return x[i] / (std::sqrt(squares[static_cast<size_t>(i / size)]) + kEps);
         },
         GetParam().tolerance, "unit");
   }

@@ -38,6 +38,35 @@ TEST(ProgramOnAGpu, CountsThem) {
   }
 }
 
+/// What is made of a run there is what the CPU makes of it.
+TEST(ProgramOnAGpu, EvaluatesGeneratesAndAnalyzesARun) {
+  const Workplace work(600);
+  configs::Config config = work.config();
+  config.model.n_layer = 1;
+  config.train.steps = 3;
+  write_file(work.folder / "config.yaml", configs::to_yaml(config));
+  const std::string run = (work.folder / "run").string();
+  ASSERT_EQ(run_program({"train", (work.folder / "config.yaml").string(), "--out", run}).status, 0);
+  const auto on_both = [](Arguments command) {
+    const RunResult there = [&] {
+      Arguments with_device = command;
+      with_device.insert(with_device.end(), {"--device", "cuda"});
+      return run_program(with_device, on_gpus());
+    }();
+    const RunResult here = run_program(command);
+    EXPECT_EQ(there.status, 0) << there.err;
+    EXPECT_EQ(here.status, 0) << here.err;
+    return std::pair(there.out, here.out);
+  };
+  const auto texts = on_both({"generate", run, "--tokens", "12", "--temperature", "0"});
+  EXPECT_EQ(texts.first, texts.second);
+  const auto losses = on_both({"eval", run, "--json"});
+  EXPECT_NEAR(nlohmann::json::parse(losses.first).at("loss_nats").get<double>(),
+              nlohmann::json::parse(losses.second).at("loss_nats").get<double>(), 1e-5);
+  const auto sinks = on_both({"analyze", "sinks", run});
+  EXPECT_TRUE(contains(sinks.first, "share on token 0")) << sinks.first;
+}
+
 /// Before anything is read: the corpus is not there either.
 std::string refusal(const std::string& device, const Variables& variables) {
   const RunResult result =

@@ -85,6 +85,23 @@ TEST(Waits, ALargeBatchIsCopiedWithoutOne) {
   kernels::cuda::synchronize();  // what is being copied is about to be given back
 }
 
+/// Who waits for the GPU, which may wait for another worker, looks after that one: for an area of
+/// pinned memory too, and for memory to come free.
+TEST(Waits, AreNoneWithoutALookAtTheOtherWorkers) {
+  kernels::cuda::CudaAllocator memory;
+  int looks = 0;
+  kernels::cuda::watch_while_waiting([&looks] { ++looks; });
+  const Tensor long_copy = Tensor::zeros({int64_t{3} << 20}, DType::f32);  // three areas
+  memory.copy(memory.allocate(long_copy.nbytes()), gpu(), long_copy.raw(), kCpu,
+              long_copy.nbytes());
+  EXPECT_GT(looks, 0);
+  looks = 0;
+  EXPECT_THROW(memory.allocate(size_t{1} << 60), Error);
+  EXPECT_GT(looks, 0);
+  kernels::cuda::watch_while_waiting({});
+  kernels::cuda::synchronize();
+}
+
 /// What a benchmark times is what generation does: a recorded step, launched whole.
 TEST(Launches, ABenchmarkOfDecodingRepeatsARecordedStep) {
   const nn::GPT model(four_layers(), 7, nn::Scope{.seed = 1, .device = gpu()});

@@ -177,6 +177,20 @@ TEST_F(WorkersOfTheProgram, EndTogetherWhereOneFailsAmidAStep) {
       << results[1].err;
 }
 
+/// A profile waits for the GPU after each kernel, and so meets what is wrong there.
+TEST_F(WorkersOfTheProgram, EndTogetherWhereOneIsKilledUnderAProfile) {
+  const Arguments command = train_on_gpus(
+      "run", {"--set", "train.steps=1000", "--profile=" + (work_.folder / "trace.json").string()});
+  Two workers(command, command);
+  ASSERT_TRUE(workers.first.wait_for_err("step 1/1000 ")) << workers.first.err();
+  workers.second.send(SIGKILL);
+  const RunResult first = workers.wait()[0];
+  EXPECT_EQ(first.status, 1) << first.err;
+  EXPECT_TRUE(contains(first.err, "headroom: worker 0: [")) << first.err;
+  EXPECT_TRUE(contains(first.err, "worker 1 has ended") || contains(first.err, "rank 1 is gone"))
+      << first.err;
+}
+
 /// Room for what the workers tell one another (8 KiB), but not for a checkpoint (26 KiB), on the
 /// first one only; shells count in 512 or 1024 bytes.
 TEST_F(WorkersOfTheProgram, EndTogetherWhereTheDiskOfTheFirstIsFull) {

@@ -14,9 +14,11 @@ using kernels::backend;
 using kernels::Transpose;
 
 namespace {
-/// Matrices that go through Muon's iteration together have no more elements than this, so that
-/// what they read and write stays near the processor: 4 MB in f32.
-constexpr int64_t kStackElements = int64_t{1} << 20;
+/// Matrices that go through Muon's iteration together have no more elements than this: so few that
+/// what they read and write stays near a processor (4 MB in f32), and enough to fill a GPU.
+int64_t stack_elements(Device device) {
+  return int64_t{1} << (device.type == Device::Type::cpu ? 20 : 24);
+}
 }  // namespace
 
 Rule rule_of(const configs::TrainConfig& train, const nn::Parameter& parameter) {
@@ -67,9 +69,10 @@ void Optimizer::update(int64_t step, double factor, const Clip& clip) {
   backend(grad_scale.device()).clip_scale(clip.squares, clip.count, clip.norm, grad_scale);
   const bool mixed = train_.optimizer == configs::OptimizerKind::muon;
   adamw(step, factor * (mixed ? train_.adamw_lr : train_.lr), grad_scale);
+  const int64_t most_elements = stack_elements(grad_scale.device());
   for (size_t begin = 0, end = 0; begin < muon_.size(); begin = end) {
     const Shape& shape = muon_[begin].parameter.value.shape();
-    const auto most = static_cast<size_t>(std::max<int64_t>(1, kStackElements / shape.numel()));
+    const auto most = static_cast<size_t>(std::max<int64_t>(1, most_elements / shape.numel()));
     while (end < muon_.size() && end - begin < most &&
            muon_[end].parameter.value.shape() == shape) {
       ++end;

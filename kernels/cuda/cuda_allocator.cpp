@@ -122,6 +122,7 @@ void* CudaAllocator::from_driver(size_t size) {
   // Give back what is idle, where that may be, and try once more.
   if (error == cudaErrorMemoryAllocation && recording_ == kEverybodys) {
     cudaGetLastError();  // or the next launch would report it again
+    synchronize();       // cudaFree() would wait too, but look at nothing meanwhile
     release_idle();
     error = cudaMalloc(&memory, size);
   }
@@ -205,7 +206,7 @@ CudaAllocator::Staging& CudaAllocator::staging_with_room() {
     filling_ = 1 - filling_;
     staging_[filling_].filled = 0;
     if (staging_[filling_].memory != nullptr) {
-      check_call(cudaEventSynchronize(staging_[filling_].read), "waiting for an earlier copy");
+      wait_for(staging_[filling_].read);
     }
   }
   Staging& staging = staging_[filling_];

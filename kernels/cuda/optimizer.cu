@@ -176,20 +176,27 @@ __global__ void follow_directions(Batch<MuonMatrix<C>> batch, C keep, C rate,
   }
 }
 
-/// A block to a matrix.
+template <class S>
+struct Scaled {
+  const S* x;
+  S* y;
+  int64_t n;
+  const double* sums;  // of the squares of its pieces
+};
+
+/// y = x / (norm of x + eps). Each block adds the few sums anew.
 template <class S, class C>
-__global__ void divide_by_norms(const S* x, double eps, S* y, int64_t n) {
+__global__ void divide_by_norms(Batch<Scaled<S>> batch, double eps) {
   const auto scratch = shared_memory<double>(0, kThreads / kWarp);
-  const S* matrix = x + blockIdx.x * n;
+  const Scaled<S>& matrix = batch.tensors[blockIdx.y];
   double sum = 0;
-  for (int64_t i = threadIdx.x; i < n; i += kThreads) {
-    const auto value = static_cast<double>(widen<C>(matrix[i]));
-    sum += value * value;
+  for (int64_t piece = threadIdx.x; piece * kPiece < matrix.n; piece += kThreads) {
+    sum += matrix.sums[piece];
   }
   const double norm = square_root(join_block(sum, scratch, Sum()));
   const auto factor = static_cast<C>(1 / (norm + eps));
-  for (int64_t i = threadIdx.x; i < n; i += kThreads) {
-    y[blockIdx.x * n + i] = narrow<S>(factor * widen<C>(matrix[i]));
+  for (int64_t i = first_item(); i < matrix.n; i += item_step()) {
+    matrix.y[i] = narrow<S>(factor * widen<C>(matrix.x[i]));
   }
 }
 
@@ -206,14 +213,24 @@ std::vector<MuonMatrix<C>> muon_matrices(std::span<const MuonTensors> matrices,
   return result;
 }
 
-int64_t pieces_of(const Tensor& x) { return (x.numel() + kPiece - 1) / kPiece; }
+int64_t pieces_of(int64_t numel) { return (numel + kPiece - 1) / kPiece; }
+
+template <class S, class C>
+void square_and_sum(const std::vector<Squared<S>>& tensors) {
+  in_batches(tensors, [](const Batch<Squared<S>>& batch, unsigned count, int64_t most) {
+    constexpr int64_t kMostBlocks = 1024;
+    const auto blocks = static_cast<unsigned>(std::min(kMostBlocks, pieces_of(most)));
+    launch(sum_squares_of_pieces<S, C>, dim3(blocks, count), kThreads, kThreads / kWarp * sizeof(C),
+           batch);
+  });
+}
 
 }  // namespace
 
 void CudaBackend::sum_of_squares(std::span<const Tensor> tensors, Tensor& sum) {
   int64_t pieces = 0;
   for (const Tensor& t : tensors) {
-    pieces += pieces_of(t);
+    pieces += pieces_of(t.numel());
   }
   Tensor sums = Tensor::empty({pieces}, DType::f64, sum.device());
   for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
@@ -224,14 +241,9 @@ void CudaBackend::sum_of_squares(std::span<const Tensor> tensors, Tensor& sum) {
         if (t.dtype() == type) {
           squared.push_back({t.data<S>(), t.numel(), place});
         }
-        place += pieces_of(t);
+        place += pieces_of(t.numel());
       }
-      in_batches(squared, [&](const Batch<Squared<S>>& batch, unsigned count, int64_t most) {
-        constexpr int64_t kMostBlocks = 1024;
-        const int64_t blocks = std::min(kMostBlocks, (most + kPiece - 1) / kPiece);
-        launch(sum_squares_of_pieces<S, C>, dim3(static_cast<unsigned>(blocks), count), kThreads,
-               kThreads / kWarp * sizeof(C), batch);
-      });
+      square_and_sum<S, C>(squared);
     });
   }
   launch(sum_pieces, dim3(1), kThreads, kThreads / kWarp * sizeof(double), sums.data<double>(),
@@ -261,10 +273,22 @@ void CudaBackend::muon_directions(std::span<const MuonTensors> matrices, double 
 }
 
 void CudaBackend::unit_matrices(const Tensor& x, double eps, Tensor& y) {
+  const int64_t count = x.dim(0), n = x.numel() / std::max<int64_t>(1, count);
+  const int64_t pieces = pieces_of(n);
+  Tensor sums = Tensor::empty({count * pieces}, DType::f64, x.device());
   for_type(x.dtype(), [&]<class S, class C>() {
-    launch(divide_by_norms<S, C>, dim3(static_cast<unsigned>(x.dim(0))), kThreads,
-           kThreads / kWarp * sizeof(double), x.data<S>(), eps, y.data<S>(),
-           x.numel() / std::max<int64_t>(1, x.dim(0)));
+    std::vector<Squared<S>> squared;
+    std::vector<Scaled<S>> scaled;
+    for (int64_t i = 0; i < count; ++i) {
+      double* const place = sums.data<double>() + i * pieces;
+      squared.push_back({x.data<S>() + i * n, n, place});
+      scaled.push_back({x.data<S>() + i * n, y.data<S>() + i * n, n, place});
+    }
+    square_and_sum<S, C>(squared);
+    in_batches(scaled, [&](const Batch<Scaled<S>>& batch, unsigned matrices, int64_t) {
+      launch(divide_by_norms<S, C>, dim3(blocks_for(n).x, matrices), kThreads,
+             kThreads / kWarp * sizeof(double), batch, eps);
+    });
   });
 }
 

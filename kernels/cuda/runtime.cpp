@@ -28,20 +28,36 @@ std::function<void()>& look() {
   return instance;
 }
 
+template <class Query>
+void look_until_ready(const Query& query, const char* what) {
+  constexpr auto kNotice = std::chrono::microseconds(20);  // a step takes a thousand times as long
+  cudaError_t state = query();
+  while (state == cudaErrorNotReady) {
+    if (is_watched()) {
+      look()();
+    }
+    std::this_thread::sleep_for(kNotice);
+    state = query();
+  }
+  check_call(state, what);
+}
+
 }  // namespace
 
 void watch_while_waiting(std::function<void()> watch) { look() = std::move(watch); }
 bool is_watched() { return look() != nullptr; }
 
 void synchronize() {
-  constexpr auto kNotice = std::chrono::microseconds(20);  // a step takes a thousand times as long
-  cudaError_t state = is_watched() ? cudaStreamQuery(stream()) : cudaStreamSynchronize(stream());
-  while (state == cudaErrorNotReady) {
-    look()();
-    std::this_thread::sleep_for(kNotice);
-    state = cudaStreamQuery(stream());
+  constexpr const char* kWhat = "waiting for the GPU";
+  if (is_watched()) {
+    look_until_ready([] { return cudaStreamQuery(stream()); }, kWhat);
+  } else {
+    check_call(cudaStreamSynchronize(stream()), kWhat);
   }
-  check_call(state, "waiting for the GPU");
+}
+
+void wait_for(cudaEvent_t event) {
+  look_until_ready([event] { return cudaEventQuery(event); }, "waiting for an event");
 }
 
 }  // namespace headroom::kernels::cuda

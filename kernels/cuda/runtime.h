@@ -16,6 +16,8 @@ cudaStream_t stream();
 
 /// Waits until everything asked for so far is done. Throws what went wrong in it.
 void synchronize();
+/// The same for what came before an event.
+void wait_for(cudaEvent_t event);
 
 /// What is called again and again while this process waits for its GPU, which may itself be waiting
 /// for another worker: it throws where that is in vain. An empty function ends it.

@@ -168,14 +168,15 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 /// "It is invalid to synchronize or query [...] a captured event." (Prohibited and Unhandled
 /// Operations)
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->captured != nullptr) {
     return simt::note(cudaErrorCapturedEvent);
   }
-  simt::count_wait();
-  if (event->stream != nullptr) {
+  if (event->stream != nullptr && event->stream->done < event->after) {
     simt::run_until(event->stream, event->after);
+    return cudaErrorNotReady;
   }
+  simt::count_wait();
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError() { return std::exchange(simt::runtime().last_error, cudaSuccess); }
