@@ -124,8 +124,8 @@ TEST_F(WorkersOfTheProgram, AreStartedByMpirunTooBesideGpusThatRest) {
   }
   ASSERT_EQ(run_program(train("one")).status, 0);
   for (const std::string count : {"2", "4"}) {
-    const RunResult result = run_program(
-        train_on_gpus("of" + count), on_gpus({{"SIMT_DEVICES", "4"}}, {"mpirun", "-n", count}));
+    const RunResult result = run_program(train_on_gpus("of" + count),
+                                         on_gpus({{"SIMT_DEVICES", "4"}}, {"mpirun", "-n", count}));
     ASSERT_EQ(result.status, 0) << result.err;
     expect_as_one("of" + count);
   }
