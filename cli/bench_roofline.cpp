@@ -116,6 +116,16 @@ std::string batch_table(const Roofline& r, int64_t context) {
                      context, aligned(rows, 0, 2));
 }
 
+/// Each of sweep.n_kv_head that this model can have. A latent serves every head: there is one
+/// model.
+std::vector<int64_t> columns(const configs::Config& config) {
+  std::vector<int64_t> kv_heads;
+  std::ranges::copy_if(config.sweep.n_kv_head, std::back_inserter(kv_heads), [&](int64_t each) {
+    return !config.model.mla() && config.model.n_head % each == 0;
+  });
+  return kv_heads.empty() ? std::vector<int64_t>{config.model.n_kv_head} : kv_heads;
+}
+
 experiments::RooflineOptions plan_points(const BenchRooflineOptions& options,
                                          const configs::Config& config, int64_t vocabulary,
                                          DType precision, Device device) {
@@ -128,9 +138,7 @@ experiments::RooflineOptions plan_points(const BenchRooflineOptions& options,
   for (int64_t batch = 1; batch <= options.most_sequences; batch *= 2) {
     points.batches.push_back(batch);
   }
-  // A latent serves every head: there is one model to measure.
-  points.n_kv_head =
-      config.model.mla() ? std::vector<int64_t>{config.model.n_kv_head} : config.sweep.n_kv_head;
+  points.n_kv_head = columns(config);
   const int64_t most_heads = *std::max_element(points.n_kv_head.begin(), points.n_kv_head.end());
   configs::ModelConfig widest = config.model;
   widest.given_head_dim = config.model.head_dim();
@@ -191,7 +199,7 @@ Action add_bench_roofline(CLI::App& app, Common& common) {
       "A decoded token reads the weights and its context's keys and values; their bytes\n"
       "stand beside what this machine reads per second, measured in between. Weights that\n"
       "a cache holds can be read faster than that. The table of batches has a column for\n"
-      "each of sweep.n_kv_head.",
+      "each of sweep.n_kv_head that divides model.n_head.",
       true);
   return [options, &common] { return run_bench_roofline(*options, common); };
 }

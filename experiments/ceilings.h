@@ -13,9 +13,9 @@ namespace headroom::experiments {
 /// The middle one, or the mean of the middle two. Throws Error when there are none.
 double median(std::vector<double> values);
 
-/// GFLOP/s of the library's matrix product at the best of a few large shapes; operands are f32 or
-/// bf16, results f32. On the CPU below kernels::fma_peak_gflops(), or below
-/// amx_peak_gflops() where that isn't 0.
+/// GFLOP/s of the library's matrix product at the best of a few large shapes, those left out that
+/// would take seconds; operands are f32 or bf16, results f32. On the CPU below
+/// kernels::fma_peak_gflops(), or below amx_peak_gflops() where that isn't 0.
 double best_gemm_gflops(DType operands, Device device);
 
 /// The ceiling of arithmetic in GFLOP/s: on the CPU kernels::fma_peak_gflops(); on a GPU, where no

@@ -128,6 +128,16 @@ TEST(Bench, MeasuresLatentsAndWindows) {
   EXPECT_EQ(bench(roofline).at("batches").size(), 2U);  // one latent serves all heads
 }
 
+/// Its default is 8, 4, 2, 1.
+TEST(Bench, BatchesAreOfTheKvHeadsThatAModelCanHave) {
+  const json out = bench({"roofline", "gqa", "--tokens", "4", "--context", "9", "--steps", "5",
+                          "--sequences", "1", "--precision", "fp32", "--set", "model.n_head=2",
+                          "--set", "sweep.n_kv_head=[8,4,2,1]"});
+  std::vector<int64_t> kv_heads;
+  for (const json& each : out.at("batches")) kv_heads.push_back(each.at("n_kv_head"));
+  EXPECT_EQ(kv_heads, (std::vector<int64_t>{2, 1}));
+}
+
 TEST(Bench, RefusesContextsThatAreNone) {
   for (const std::string contexts : {"", "12,", "0", "5;6", "a"}) {
     const RunResult result = run_program({"bench", "latency", "gqa", "--contexts", contexts});

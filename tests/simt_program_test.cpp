@@ -67,6 +67,26 @@ TEST(ProgramOnAGpu, EvaluatesGeneratesAndAnalyzesARun) {
   EXPECT_TRUE(contains(sinks.first, "share on token 0")) << sinks.first;
 }
 
+/// How fast the harness is says nothing; that each benchmark comes to its end does.
+TEST(ProgramOnAGpu, TimesAModel) {
+  const TemporaryFolder folder;
+  const std::string config = (folder / "config.yaml").string();
+  write_file(config,
+             "model: {n_layer: 1, n_embd: 16, n_head: 2, n_kv_head: 1, block_size: 16, "
+             "vocab_size: 20}\ntrain: {batch_size: 2}\n");
+  for (const Arguments& bench :
+       {Arguments{"train", config, "--steps", "5"},
+        {"roofline", config, "--tokens", "8", "--context", "8", "--steps", "5", "--sequences", "1"},
+        {"latency", config, "--contexts", "4,8"}}) {
+    Arguments command = {"bench"};
+    command.insert(command.end(), bench.begin(), bench.end());
+    command.insert(command.end(), {"--device", "cuda", "--json"});
+    const RunResult result = run_program(command, on_gpus());
+    EXPECT_EQ(result.status, 0) << bench[0] << " " << result.err;
+    EXPECT_TRUE(nlohmann::json::accept(result.out)) << bench[0] << " " << result.out;
+  }
+}
+
 /// Before anything is read: the corpus is not there either.
 std::string refusal(const std::string& device, const Variables& variables) {
   const RunResult result =
