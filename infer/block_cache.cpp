@@ -55,6 +55,7 @@ void BlockCache::add_layer(const configs::ModelConfig& model, const BlockTable& 
   }
   layers_.push_back({static_cast<size_t>(group - groups_.begin()),
                      KVStore(configs::kv_shape(model), group->map.slots(), storage, device)});
+  group->bytes_per_slot += layers_.back().store.bytes() / group->map.slots();
 }
 
 int64_t BlockCache::position(int64_t sequence) const {
@@ -227,10 +228,9 @@ void BlockCache::build_tables(Group& group, const Tensor& counts, int64_t T) con
 }
 
 void BlockCache::count_reading() {
-  for (const Layer& layer : layers_) {
-    const Group& group = groups_[layer.group];
+  for (const Group& group : groups_) {
     for (const SlotRange& range : group.shown) {
-      bytes_read_ += layer.store.bytes() / group.map.slots() * range.count;
+      bytes_read_ += group.bytes_per_slot * range.count;
     }
   }
 }

@@ -94,6 +94,7 @@ class BlockCache final : public nn::KVCache {
     Tables step = {};  // of passes of one token: they stay where they are
     Tables pass = {};  // of another, while it lasts
     std::vector<SlotRange> shown = {};
+    int64_t bytes_per_slot = 0;  // in all its layers
   };
 
   void add_layer(const configs::ModelConfig& model, const BlockTable& table,
